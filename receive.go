@@ -147,7 +147,7 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 	cp.ID, cp.Source, cp.Object = idOf(cm.Topic(), id), cm.Consumer, id
 	cp.Total, cp.Count = id.BatchSize(), cm.RedeliveryCount()
 	cp.Unannounced = cm.GetEncryptionContext() != nil // upstream calls no interceptor for it
-	// the body of an undecryptable message is not kept: it may be decrypted later
+	// the body of an undecryptable message is not kept: when the message comes again, upstream may decrypt it
 	if !c.isUndecryptable(cm.Message) {
 		cp.Body = cm.Message
 		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)
@@ -177,8 +177,8 @@ func (c *Consumer) wait(ctx context.Context) error {
 	return err
 }
 
-// await does what wait does, after the group was notified. If only Receive of the inner consumer shows that the inner
-// consumer has closed itself, await calls it once a second.
+// await does what wait does, after the group was notified. Some inner consumers show only by an error of Receive that
+// they have closed themselves (mustPoll). Of these, await calls Receive after each second without a message.
 func (c *Consumer) await(ctx context.Context) error {
 	for {
 		var quiet <-chan time.Time
@@ -242,9 +242,9 @@ func (c *Consumer) refuses(d *partition.Delivery) bool {
 	return true
 }
 
-// receiveError returns err or, for ErrClosed, the error of the inner consumer's Receive. First it waits until the inner
-// consumer is closed: an earlier call of Receive would take messages that a seek waits for, and would keep a zero-queue
-// consumer from closing.
+// receiveError returns err or, for ErrClosed, the error of the inner consumer's Receive. If Close was called,
+// receiveError first waits for its end: a call of Receive before that would take messages that a seek waits for, and
+// would keep a zero-queue consumer from closing.
 func (c *Consumer) receiveError(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrClosed) {
 		return err

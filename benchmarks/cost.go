@@ -65,9 +65,9 @@ func (rep *report) model() string {
 	}
 	var b strings.Builder
 	b.WriteString("### Extrapolation\n\nFor 1,000 idle consumers in one process the figures follow from the growth " +
-		"between 10 and 100 consumers. The 1,000,000 messages a second come in batches of 1000. If one in a hundred " +
-		"of them is nacked and waits for a minute, 600,000 messages wait; their memory includes the memory limit of " +
-		"16 MiB.\n\n" +
+		"between 10 and 100 consumers. The 1,000,000 messages a second come in batches of 1000. If one message " +
+		"in a hundred is nacked and waits for a minute, 600,000 messages wait. redelivery then keeps only their ids, " +
+		"and 16 MiB of messages (the memory limit).\n\n" +
 		"| | 1,000 idle consumers | | 1,000,000 messages a second | 600,000 waiting |\n|---|--:|--:|--:|--:|\n")
 	rows := 0
 	for _, c := range []client{ours, tracked, plain} {

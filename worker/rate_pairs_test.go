@@ -50,7 +50,8 @@ func TestMessageLostWhileItWaitsForTheRateLimitIsNotHandled(t *testing.T) {
 	})
 }
 
-// Another consumer becomes active and gets the message that waits for its try and the rate limit.
+// In an outage, the message that is tried next (the probe) waits for the rate limit. Meanwhile another consumer becomes
+// active and gets it.
 func TestNextMessageIsTriedWhenAProbeIsLostAtTheRateLimit(t *testing.T) {
 	opts := ofKind(pulsar.Failover)
 	virtually(t, opts, func(t *rig) {
@@ -125,8 +126,7 @@ func TestLostConsumerEndsRunAtARateLimitOf0(t *testing.T) {
 	}
 }
 
-// The outage ends while one slot waits for messages and others wait for the rate limit. All messages that were put
-// aside are handled.
+// An outage ends while the Worker has a rate limit. All messages that the outage put aside are handled.
 func TestEndOfAnOutageReleasesAllMessagesToTheRateLimit(t *testing.T) {
 	for range 20 { // the order of the slots is random
 		virtually(t, orders, func(t *rig) {
@@ -149,7 +149,7 @@ func TestEndOfAnOutageReleasesAllMessagesToTheRateLimit(t *testing.T) {
 	}
 }
 
-func TestPausedWorkerAtTheRateLimitGivesItsMessagesBack(t *testing.T) {
+func TestPausedWorkerWithARateLimitGivesItsMessagesBack(t *testing.T) {
 	for _, concurrency := range []int{1, 2} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -237,7 +237,7 @@ func TestSuspectsOfABatchTakeOneTokenEach(t *testing.T) {
 	require.NoError(t, waittest.Next(t, ended))
 }
 
-// To give messages back would make the Consumer subscribe again.
+// Giving messages back makes the Consumer subscribe again. So one SUBSCRIBE shows that none was given back.
 func TestSlotsAtTheRateLimitGiveNothingBack(t *testing.T) {
 	t.Parallel()
 	s := newSiteInProcess(t)
@@ -343,7 +343,8 @@ func TestWorkersShareALimiterEqually(t *testing.T) {
 	}
 }
 
-// The message waits when the drain begins. It is handled if its batch was begun and there is time for the whole batch.
+// A message waits for the rate limit when the drain begins. It is handled if other messages of its producer's batch
+// were handled, and if there is time for the rest of that batch.
 func TestDrainFinishesABatchThatWaitsForTheRateLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

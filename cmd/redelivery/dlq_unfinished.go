@@ -16,8 +16,8 @@ func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
 	o := earlier.Options
 	run := fmt.Errorf("%w: run %s of %s", deadletter.ErrUnfinished, earlier.Run, earlier.Started.Format(time.DateTime))
 	if earlier.Edited {
-		return fmt.Errorf("%w; it edits letter %s, and the same edit on the page of redelivery ui continues it; with "+
-			"-new your command abandons it", run, strings.Join(o.Filter.IDs, ", "))
+		return fmt.Errorf("%w; it edits letter %s; to continue it, repeat the edit on the page of redelivery ui; to "+
+			"abandon it and start yours, add -new", run, strings.Join(o.Filter.IDs, ", "))
 	}
 	command := []string{"redelivery dlq replay", quoted(short(d.topic))}
 	add := func(flag string, values ...string) {
@@ -62,7 +62,7 @@ func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
 	if d.anyTopic {
 		command = append(command, "-any-topic")
 	}
-	return fmt.Errorf("%w; this continues it: %s -yes; with -new your command abandons it", run,
+	return fmt.Errorf("%w; this continues it: %s -yes; to abandon it and start yours, add -new", run,
 		strings.Join(command, " "))
 }
 

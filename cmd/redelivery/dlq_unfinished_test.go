@@ -23,7 +23,7 @@ func TestDlqUnfinishedNamesTheCommandThatContinues(t *testing.T) {
 		code, _, stderr = dlqRun("", "replay", "orders-billing-DLQ", "-id", "1:2:0", "-yes")
 		require.Equal(t, 1, code)
 		require.NotContains(t, stderr, "{")
-		_, command, found := strings.Cut(strings.TrimSuffix(stderr, " -yes; with -new your command abandons it\n"),
+		_, command, found := strings.Cut(strings.TrimSuffix(stderr, " -yes; to abandon it and start yours, add -new\n"),
 			"; this continues it: redelivery dlq ")
 		require.True(t, found, stderr)
 		for _, flag := range []string{"-key customer-4", "'EXCEPTION_TYPE=*net.OpError'", "-before 2", "-topic ",
@@ -44,15 +44,15 @@ func TestDlqUnfinishedQuotesForTheShell(t *testing.T) {
 	err := d.unfinished(&deadletter.UnfinishedError{Run: "7",
 		Options: deadletter.ReplayOptions{Filter: deadletter.Filter{Keys: []string{"it's", "a b"}}}})
 	require.EqualError(t, err, `deadletter: an earlier replay is not finished: run 7 of 0001-01-01 00:00:00; this continues it: redelivery dlq replay dead-DLQ `+
-		`-key 'it'\''s' -key 'a b' -subscription audit -yes; with -new your command abandons it`)
+		`-key 'it'\''s' -key 'a b' -subscription audit -yes; to abandon it and start yours, add -new`)
 }
 
 func TestDlqUnfinishedEditIsContinuedOnItsPage(t *testing.T) {
 	d := &dlq{topic: "dead-DLQ"}
 	err := d.unfinished(&deadletter.UnfinishedError{Run: "7", Edited: true,
 		Options: deadletter.ReplayOptions{Filter: deadletter.Filter{IDs: []string{"1:2:0"}}}})
-	require.EqualError(t, err, "deadletter: an earlier replay is not finished: run 7 of 0001-01-01 00:00:00; it edits letter 1:2:0, and "+
-		"the same edit on the page of redelivery ui continues it; with -new your command abandons it")
+	require.EqualError(t, err, "deadletter: an earlier replay is not finished: run 7 of 0001-01-01 00:00:00; it edits letter 1:2:0; "+
+		"to continue it, repeat the edit on the page of redelivery ui; to abandon it and start yours, add -new")
 }
 
 // words returns the words of a command line in which only whole words are quoted.

@@ -39,7 +39,7 @@ func TestBadLineIsNamed(t *testing.T) {
 		`{"at":"6","event":"drained"}`:                          `at is "6", want a whole number of microseconds`,
 		`{"at":null,"event":"drained"}`:                         `at is null, want a whole number of microseconds`,
 		`{"at":-1,"event":"drained"}`:                           `at is -1, want a whole number of microseconds`,
-		`{"at":4,"event":"drained"}`:                            `at is 4, want at least 5, as in the line before`,
+		`{"at":4,"event":"drained"}`:                            `"at" is 4, less than 5 in the line before`,
 		`{"at":6}`:                                              `event is missing, want a string`,
 		`{"at":6,"event":"gone"}`:                               `event is "gone", want published, received, delivered, nacked, snoozed,`,
 		`{"at":6,"At":6,"event":"drained"}`:                     `drained has a field "At", want only at, event and note`,

@@ -86,7 +86,7 @@ func (f *file) advance() error {
 				return nil
 			}
 			if err == nil && e.At < f.at {
-				err = fmt.Errorf("at is %d, want at least %d, as in the line before", e.At, f.at)
+				err = fmt.Errorf(`"at" is %d, less than %d in the line before`, e.At, f.at)
 			}
 			if err != nil {
 				return f.withPlace(err)

@@ -2,8 +2,7 @@ package wire
 
 import "slices"
 
-// Absent is the value of an Optional number that the message does not have. It serves numbers for which 0 has a meaning
-// of its own.
+// Absent stands for a number that is not in the message, where 0 would be a real value.
 const Absent = ^uint64(0)
 
 // MessageID names an entry, or one message of its batch.
@@ -156,7 +155,8 @@ const (
 	AccessFencing          AccessMode = 3
 )
 
-// LookupType is the outcome of a lookup. Zero means Success for partition metadata, but Redirect for a topic lookup.
+// LookupType is the outcome of a lookup. Partition metadata and topic lookups number their outcomes differently: 0 is
+// Success or Redirect, and 1 is Failed or Connect.
 type LookupType int32
 
 // The lookup outcomes.
