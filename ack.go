@@ -198,8 +198,11 @@ func (c *Consumer) ackCumulative(n name) error {
 		note = func(d partition.Delivery) { settled = append(settled, d) }
 	}
 	now = c.lock()
-	err = c.group.SettleUpto(now, n.ID, note)
+	again, err := c.group.SettleUpto(now, n.ID, note)
 	c.unlockAndAct(now)
+	if again != nil {
+		c.ackAgain(*again)
+	}
 	for _, d := range settled {
 		c.acked(&n, nil, &d, began, nil)
 	}

@@ -163,9 +163,9 @@ func (p *process) ackUpto(e, i int) {
 	p.endHandler(e, i)
 	d, _ := p.group.Upto(id)
 	o := d.Object.(*object)
-	_ = p.group.SettleUpto(w.now(), id, nil)
+	again, _ := p.group.SettleUpto(w.now(), id, nil)
 	through := e - 1
-	if i == len(o.of.unacked)-1 {
+	if i == len(o.of.unacked)-1 || again != nil {
 		through = e
 	}
 	for x := range through + 1 {

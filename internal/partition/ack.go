@@ -223,11 +223,12 @@ func (g *Group) Upto(id ID) (d Delivery, err error) {
 }
 
 // SettleUpto settles a message and all earlier ones of its partition, after a cumulative acknowledgement. It calls
-// settled for each, unless settled is nil.
-func (g *Group) SettleUpto(now time.Duration, id ID, settled func(Delivery)) error {
+// settled for each, unless settled is nil. If again is not nil, the caller acknowledges it as well: the message
+// completed an entry that came more than once.
+func (g *Group) SettleUpto(now time.Duration, id ID, settled func(Delivery)) (again *Again, err error) {
 	p, err := g.partitionOf(id)
 	if p == nil {
-		return err
+		return nil, err
 	}
 	to := id.position()
 	for at, e := range p.entries {
@@ -240,11 +241,14 @@ func (g *Group) SettleUpto(now time.Duration, id ID, settled func(Delivery)) err
 					settled(g.delivery(m))
 				}
 				g.settle(now, m, false)
+				if x := m.again(m.id); x.Whole && at == to {
+					again = &x
+				}
 			}
 		}
 		g.finishEntry(now, e)
 	}
-	return nil
+	return again, nil
 }
 
 // forget makes a message unseen.

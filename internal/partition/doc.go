@@ -84,7 +84,7 @@
 //	Ack, AckID                | BeginAck. Acknowledge: upstream's AckID of Object, or of the entry if Whole; EndAck;
 //	                          | if that returns an Again, acknowledge it too. Unknown: upstream's AckID of the id
 //	AckID of a whole batch    | upstream's AckID, SettleEntry
-//	AckCumulative             | Upto, upstream's AckIDCumulative, SettleUpto
+//	AckCumulative             | Upto, upstream's AckIDCumulative, SettleUpto; if that returns an Again, as Ack
 //	AckWithTxn                | BeginAck, upstream's AckWithTxn, EndAck with Undecided
 //	Nack, NackWithDelay, …    | Find for the count, the policy, Nack. If Last: Nack, then as DeadLetter
 //	NackID of a whole batch   | HeldOf, then Nack of each

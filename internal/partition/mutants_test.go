@@ -27,6 +27,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a copy that was sent before the last loss leaves its message stale", "arrive.go", "m.id, m.epoch = c.Object, epoch", "m.id, m.epoch = c.Object, g.epoch"},
 	{"a copy is kept if there is room", "arrive.go", "		m.takeCount(c)\n		g.keep(m, c)\n		switch {", "		m.takeCount(c)\n		switch {"},
 	{"the last ack of an entry that came twice names the whole entry", "ack.go", "m.entry.ack.isLast() && m.entry.ack.needsWhole(), m\n", "m.entry.ack.isLast() && false, m\n"},
+	{"a cumulative ack that completes an entry that came twice is followed by one of the whole entry", "ack.go", "x.Whole && at == to", "false && x.Whole && at == to"},
 	{"an entry that came again during its last ack is acknowledged once more", "ack.go", "e.ack.isComplete() && e.ack.needsWhole() && !whole", "false && e.ack.isComplete() && !whole"},
 	{"a requested message that comes during its ack is acknowledged once more", "ack.go", "if cameAgain || ", "_ = cameAgain\n	if "},
 	{"a lower index begins another delivery of an entry", "entryack.go", "index <= a.last || epoch != a.epoch", "epoch != a.epoch"},

@@ -1003,7 +1003,9 @@ func TestCumulativeAckSettlesEarlierMessages(t *testing.T) {
 		f.arrivesAs(at(n, 0), 2, nil)
 		f.arrivesAs(at(n, 1), 2, nil)
 	}
-	require.NoError(t, f.SettleUpto(f.now, at(1, 0), nil))
+	again, err := f.SettleUpto(f.now, at(1, 0), nil)
+	require.NoError(t, err)
+	assert.Nil(t, again)
 	assert.Equal(t, 3, f.Stats().Held)
 }
 
@@ -1110,4 +1112,22 @@ func TestRecalledMessageWaitsAndIsCountedOnce(t *testing.T) {
 	require.True(t, f.Recall(f.now, &d, 2, 0), "taken back though the log has no newer count")
 	assert.EqualValues(t, 3, d.Count)
 	require.Equal(t, Held, f.state())
+}
+
+func TestLastCumulativeAckOfABatchThatCameTwiceNamesTheEntry(t *testing.T) {
+	for copies := 1; copies <= 2; copies++ {
+		f := newFixture(Options{Kind: Exclusive})
+		for range copies {
+			f.arrivesAs(at(0, 0), 2, nil)
+			f.arrivesAs(at(0, 1), 2, nil)
+		}
+		again, err := f.SettleUpto(f.now, at(0, 1), nil)
+		require.NoError(t, err)
+		if copies == 1 {
+			assert.Nil(t, again)
+		} else {
+			require.NotNil(t, again)
+			assert.True(t, again.Whole)
+		}
+	}
 }

@@ -721,7 +721,9 @@ func (w *world) ackUpto(t, e, i int) {
 	for x := 0; x <= through; x++ {
 		w.pipe = append(w.pipe, command{topic: t, entry: x, index: -1})
 	}
-	_ = w.g.SettleUpto(w.now, id, nil)
+	if again, _ := w.g.SettleUpto(w.now, id, nil); again != nil {
+		w.ackObject(again.Object.(*object), again.Whole, 0)
+	}
 	for x, messages := range w.topics[t].messages[:e+1] {
 		for y, m := range messages {
 			if m.everHeld && (x < e || y <= i) {
