@@ -2,6 +2,7 @@ package deadletter_test
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +45,10 @@ func TestPeekOfATopicThatIsDeletedMeanwhileReturnsAnError(t *testing.T) {
 	require.Error(t, failed)
 }
 
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 // The producer creates the topic again, without the subscription that kept the letters.
 func TestImportToATopicThatIsDeletedMeanwhileReturnsAnError(t *testing.T) {
 	t.Parallel()
@@ -56,12 +61,13 @@ func TestImportToATopicThatIsDeletedMeanwhileReturnsAnError(t *testing.T) {
 	var file bytes.Buffer
 	_, err := d.Purge(bg, deadletter.PurgeOptions{Export: &file})
 	require.NoError(t, err)
-	var once sync.Once
-	_, err = d.Import(bg, &file, deadletter.ImportOptions{Progress: func(r deadletter.Report) {
-		if r.Done > 100 {
-			once.Do(func() { b.deleteTopic(tp.dlq) })
-		}
-	}})
+	half := bytes.LastIndexByte(file.Bytes()[:file.Len()/2], '\n') + 1
+	deleted := readerFunc(func([]byte) (int, error) {
+		b.deleteTopic(tp.dlq)
+		return 0, io.EOF
+	})
+	_, err = d.Import(bg, io.MultiReader(bytes.NewReader(file.Bytes()[:half]), deleted, bytes.NewReader(file.Bytes()[half:])),
+		deadletter.ImportOptions{})
 	require.ErrorContains(t, err, "was deleted during the import")
 	var names []string
 	b.callAdmin("GET", strings.Replace(tp.dlq, "://", "/", 1)+"/subscriptions", nil, &names)
