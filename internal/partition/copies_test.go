@@ -145,17 +145,9 @@ func TestPartThatCameAgainIsListedOnce(t *testing.T) {
 func TestUnannouncedCopyLeavesTheOthersInTheQueue(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrivesAs(at(0, 0), 1, nil)
-	f.Lost(f.now)
-	f.Connected()
-	var queue []Copy
-	for e := int64(1); e < 4; e++ {
-		c := f.copy(at(e, 0), 1)
-		f.Sent(f.now, c.ID, "source", c.Object)
-		queue = append(queue, c)
-	}
-	unannounced := f.copy(at(9, 0), 1)
-	unannounced.Unannounced = true
-	for _, c := range append([]Copy{unannounced}, queue...) {
+	f.loses()
+	queue := []Copy{f.sends(1), f.sends(2), f.sends(3)}
+	for _, c := range append([]Copy{f.unannounced(9)}, queue...) {
 		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 	}
 	f.runDue()
@@ -167,9 +159,7 @@ func TestUnannouncedCopiesAloneAreHandedOutAfterActivation(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
 	f.Activate(f.now, "A", "source", true)
 	for e := range int64(3) {
-		c := f.copy(at(e, 0), 1)
-		c.Unannounced = true
-		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
+		assert.Equal(t, Deliver, f.Arrive(f.now, f.unannounced(e)).Verdict)
 	}
 }
 
@@ -178,17 +168,9 @@ func TestUnannouncedCopiesAloneAreHandedOutAfterActivation(t *testing.T) {
 func TestCopyHasTheEpochInWhichItWasSent(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
 	f.Activate(f.now, "A", "source", true)
-	var queue []Copy
-	sends := func(entry int64) {
-		c := f.copy(at(entry, 0), 1)
-		f.Sent(f.now, c.ID, "source", c.Object)
-		queue = append(queue, c)
-	}
-	sends(0)
-	sends(1)
+	queue := []Copy{f.sends(0), f.sends(1)}
 	f.Activate(f.now, "B", "another source", true)
-	sends(2)
-	for _, c := range queue {
+	for _, c := range append(queue, f.sends(2)) {
 		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict, "entry %d was dropped", c.ID.Entry)
 	}
 	f.runDue()
@@ -217,6 +199,13 @@ func TestClearedCopiesAreNotRequested(t *testing.T) {
 func (f *fixture) sends(entry int64) Copy {
 	c := f.copy(at(entry, 0), 1)
 	f.Sent(f.now, c.ID, "source", c.Object)
+	return c
+}
+
+// unannounced returns a copy of an entry of topic A that upstream could not decrypt.
+func (f *fixture) unannounced(entry int64) Copy {
+	c := f.copy(at(entry, 0), 1)
+	c.Unannounced = true
 	return c
 }
 
@@ -330,17 +319,14 @@ func TestUnannouncedCopyAfterWrapIsHandedOut(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, Deaf: true})
 	f.Arrive(f.now, f.copy(firstID, 1))
 	f.Arrive(f.now, f.copy(firstID, 1)) // unrequested: a connection was lost
-	c := f.copy(at(1, 0), 1)
-	c.Unannounced = true
-	assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
+	assert.Equal(t, Deliver, f.Arrive(f.now, f.unannounced(1)).Verdict)
 }
 
 func TestUnannouncedCopyLeavesOldCopiesOld(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
 	f.Activate(f.now, "A", "source", true)
 	f.arrivesAs(at(0, 0), 1, nil)
-	unannounced, old := f.copy(at(1, 0), 1), f.sends(2)
-	unannounced.Unannounced = true
+	unannounced, old := f.unannounced(1), f.sends(2)
 	f.Activate(f.now, "A", "source", false)
 	f.Activate(f.now, "A", "source", true)
 	f.Arrive(f.now, unannounced)
@@ -350,9 +336,7 @@ func TestUnannouncedCopyLeavesOldCopiesOld(t *testing.T) {
 func TestCopiesBehindAnUnannouncedOneAreCurrent(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
 	f.Activate(f.now, "A", "source", true)
-	unannounced := f.copy(at(0, 0), 1)
-	unannounced.Unannounced = true
-	for _, c := range []Copy{unannounced, f.sends(1), f.sends(2)} {
+	for _, c := range []Copy{f.unannounced(0), f.sends(1), f.sends(2)} {
 		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 	}
 	f.runDue()

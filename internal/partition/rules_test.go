@@ -724,7 +724,7 @@ func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
 // these again.
 func TestNewMessageThatUpstreamDroppedIsRequested(t *testing.T) {
 	for name, later := range map[string]bool{"a later message is read": true, "no message comes": false} {
-		for _, kind := range []Kind{Shared, KeyShared, Exclusive, Failover} {
+		for _, kind := range kindsOfSubscriptions {
 			t.Run(fmt.Sprint(name, kind), func(t *testing.T) {
 				f := newFixture(Options{Kind: kind})
 				f.Lost(f.now)
