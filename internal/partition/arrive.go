@@ -43,14 +43,15 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 		p.current = nil
 		g.finishEntry(now, previous)
 	}
-	if p.isComplete(at.position) {
-		if p.entryAt(at.position) == nil { // else finishEntry notes it
+	e := p.entryAt(at.position)
+	if p.isComplete(e, at.position) {
+		if e == nil { // else finishEntry notes it
 			p.settled.remove(at.position)
 			g.noteSettled(now, p, at.position)
 		}
 		verdict, again = AckAgain, Again{p.source, p.topic, c.Object, c.Total > 1}
 	} else {
-		e := g.entry(p, at.position, c.Total)
+		e = g.entry(p, e, at.position, c.Total)
 		p.current = e
 		m := e.message(at.index)
 		if g.o.Deaf {
@@ -80,16 +81,15 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 
 // isComplete reports whether all messages of an entry are settled. The entry may still be in the table: while another
 // call settles one of its messages, too.
-func (p *Partition) isComplete(at position) bool {
-	if e := p.entryAt(at); e != nil {
+func (p *Partition) isComplete(e *entry, at position) bool {
+	if e != nil {
 		return e.ack.isComplete()
 	}
 	return p.settled.hasEntry(at)
 }
 
-// entry returns the entry at a position. It makes the entry if it is not in the table.
-func (g *Group) entry(p *Partition, at position, total int32) *entry {
-	e := p.entryAt(at)
+// entry returns e, the entry of the table at a position. If e is nil, entry makes it.
+func (g *Group) entry(p *Partition, e *entry, at position, total int32) *entry {
 	if e == nil {
 		e = g.newEntry(p, at, max(1, int(total)))
 		p.entries[at] = e

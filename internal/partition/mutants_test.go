@@ -18,7 +18,7 @@ var withMutants = flag.Bool("mutants", false, "remove each rule of the machine i
 // mutants are the rules of the machine, each with the code that replaces it.
 var mutants = []struct{ rule, file, with, without string }{
 	{"a copy of a held message is not handed out", "arrive.go", "	case Held, Waiting, Ready:\n", "	case Held, Waiting, Ready:\n		g.deliver(now, m, c.Body, d)\n		return Deliver\n"},
-	{"a copy of a settled entry is not handed out", "arrive.go", "if p.isComplete(at.position) {", "if false {"},
+	{"a copy of a settled entry is not handed out", "arrive.go", "if p.isComplete(e, at.position) {", "if false {"},
 	{"a copy of a settled entry is not handed out while a call settles a message of it", "arrive.go", "		return e.ack.isComplete()\n", "		return false\n"},
 	{"a copy of a settled message of a batch is not handed out", "ack.go", "		p.settled.addPart(e.at, e.settledIndexes())\n", ""},
 	{"a copy of a settled entry is acknowledged whole", "arrive.go", "c.Object, c.Total > 1}\n", "c.Object, false}\n"},

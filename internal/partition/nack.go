@@ -69,7 +69,7 @@ func (g *Group) adopt(f Failure) *message {
 	if p == nil || f.Copy.Object == nil || f.ID.Index < 0 || p.settled.has(at, f.ID.Index) {
 		return nil
 	}
-	m := g.entry(p, at, f.Copy.Total).message(f.ID.Index)
+	m := g.entry(p, p.entryAt(at), at, f.Copy.Total).message(f.ID.Index)
 	if m.busy > 0 || m.state == Settled {
 		return nil
 	}
