@@ -94,7 +94,7 @@ func TestQuotaOfADeadLetterTopicIsThatOfItsNamespace(t *testing.T) {
 	assert.Equal(t, "letters has 1000 bytes with producer_exception", f.Found)
 }
 
-// The broker makes a subscription when it compacts a topic. It keeps no letters for anybody.
+// The broker creates a subscription when it compacts a topic. That subscription keeps no letters.
 func TestSubscriptionOfCompactionKeepsNoDeadLetters(t *testing.T) {
 	const dead = ordersPath + "-billing-DLQ"
 	f := look(t, "dead-letters-read", Setup{}, map[string]string{dead + "/partitions": `{}`,

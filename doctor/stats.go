@@ -13,7 +13,7 @@ type stats struct {
 	MsgRateIn      float64
 	AverageMsgSize float64
 	BacklogSize    int64
-	Subscriptions  map[string]subscription
+	Subscriptions  admin.Subscriptions[subscription]
 	Partitions     map[string]stats
 }
 
@@ -58,10 +58,6 @@ func (v *visit) stats(topic string) (*stats, error) {
 	err = v.get(admin.Topic(topic)+path+"?perPartition=true&getPreciseBacklog=true&getEarliestTimeInBacklog=true", s)
 	if admin.NotFound(err) {
 		err = errNoTopic
-	}
-	delete(s.Subscriptions, admin.Compaction)
-	for _, part := range s.Partitions {
-		delete(part.Subscriptions, admin.Compaction)
 	}
 	return s, err
 }

@@ -21,7 +21,7 @@ type topicStats struct {
 	MsgRateIn     float64
 	MsgInCounter  int64
 	StorageSize   int64
-	Subscriptions map[string]struct {
+	Subscriptions admin.Subscriptions[struct {
 		Type                            string
 		MsgBacklog                      int
 		UnackedMessages                 int
@@ -31,7 +31,7 @@ type topicStats struct {
 		MsgOutCounter                   int64
 		EarliestMsgPublishTimeInBacklog int64
 		Consumers                       []struct{ ConsumerName string }
-	}
+	}]
 }
 
 // stats asks the broker for the statistics of a topic. If the topic does not exist, admin.NotFound reports true for the
@@ -47,7 +47,6 @@ func (h *Handler) stats(ctx context.Context, topic string) (s topicStats, err er
 	}
 	const query = "?perPartition=false&getPreciseBacklog=true&getEarliestTimeInBacklog=true"
 	err = h.api.Call(ctx, http.MethodGet, admin.Topic(topic)+path+query, nil, &s)
-	delete(s.Subscriptions, admin.Compaction)
 	return s, err
 }
 

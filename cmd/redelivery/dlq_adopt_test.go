@@ -49,7 +49,7 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	require.Zero(t, b.server.Subscription(dlq, "inspect").Backlog)
 }
 
-// The broker makes a subscription when it compacts a topic. It is nobody's.
+// The broker creates a subscription when it compacts a topic. No consumer reads it.
 func TestDlqLeavesTheSubscriptionOfCompactionAlone(t *testing.T) {
 	b := newBroker(t)
 	dlq := b.mail("__compaction")

@@ -101,11 +101,11 @@ func statistics(ctx context.Context, api admin.API, topic string, partitions int
 	var stats struct {
 		MsgRateIn     float64
 		StorageSize   int64
-		Subscriptions map[string]struct {
+		Subscriptions admin.Subscriptions[struct {
 			MsgBacklog                      int
 			EarliestMsgPublishTimeInBacklog int64
 			Consumers                       []struct{}
-		}
+		}]
 	}
 	path := admin.Topic(topic) + "/stats"
 	if partitions > 0 {
@@ -118,7 +118,6 @@ func statistics(ctx context.Context, api admin.API, topic string, partitions int
 	}
 	info := topicInfo{Topic: topic, Retry: strings.HasSuffix(topic, pulsar.RetryTopicSuffix), Partitions: partitions,
 		Rate: stats.MsgRateIn, Bytes: stats.StorageSize, Subscriptions: []subscriptionInfo{}}
-	delete(stats.Subscriptions, admin.Compaction)
 	for name, s := range stats.Subscriptions {
 		sub := subscriptionInfo{Name: name, Backlog: s.MsgBacklog, Consumers: len(s.Consumers)}
 		if s.EarliestMsgPublishTimeInBacklog > 0 && s.MsgBacklog > 0 {

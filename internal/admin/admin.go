@@ -19,9 +19,18 @@ import (
 // Patience is how long an API may take to answer. Only tests change it.
 var Patience = 30 * time.Second
 
-// Compaction is the subscription that the broker creates on a topic when it compacts the topic. Nobody reads it, and it
-// does not keep messages for anybody.
+// Compaction is the subscription that the broker creates on a topic when it compacts the topic. No consumer reads it.
 const Compaction = "__compaction"
+
+// Subscriptions are the statistics of a topic's subscriptions by name, without Compaction.
+type Subscriptions[S any] map[string]S
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Subscriptions[S]) UnmarshalJSON(text []byte) error {
+	err := json.Unmarshal(text, (*map[string]S)(s))
+	delete(*s, Compaction)
+	return err
+}
 
 // An API is the admin REST API at URL. A nil Client is http.DefaultClient.
 type API struct {
