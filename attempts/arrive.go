@@ -52,7 +52,7 @@ func (l *Log) Again(k Key) (Record, bool) {
 // delay postpones the due time of r if its message may be in another session's handler. The caller holds mu.
 func (l *Log) delay(r *record) {
 	if r.count == 0 && r.due <= r.written+1 {
-		// a message that was only begun has no delay, unlike a snoozed one: due is just when the record was written
+		// Begin records no delay: due is the time of writing. The due time of a snoozed message is later.
 		r.due = 0
 	}
 	if r.begun == 0 {

@@ -1,6 +1,6 @@
-// Package attempts keeps a log of failed messages in a Pulsar topic, so that the log outlives the process. The log has
-// how often each message was delivered, why and until when it waits, and which messages crashed the processes that
-// handled them.
+// Package attempts keeps a log of failed messages in a Pulsar topic, so that the log outlives the process. For each
+// message the log has the number of deliveries, the cause of the last failure, the time until which the message waits,
+// and the number of processes that it crashed.
 //
 // redelivery.WithAttemptLog uses this package. Programs need it only to look into a log or to forget a message. A [Log]
 // is the log of one subscription. All consumers of the subscription write to one topic. They read it to its end before
@@ -54,7 +54,7 @@ func (s SessionID) String() string { return fmt.Sprintf("%016x", uint64(s)) }
 type Record struct {
 	Key
 	Count   uint32    // how often the message was delivered
-	Crashes uint32    // how many sessions it has crashed; see Log.KeepAlive and Log.Crashes
+	Crashes uint32    // number of sessions that the message crashed; see Log.KeepAlive and Log.Crashes
 	Due     time.Time // when it may be delivered again, by this machine's clock
 	Written time.Time // when the log last got a record of the message, by this machine's clock
 	Cause   string    // why the message failed; "" if that is not known

@@ -19,7 +19,7 @@ func (l *Log) crash() {
 	})
 }
 
-// openAlive is openReady for a session that writes that it lives.
+// openAlive opens a Log as openReady does, and makes its session renew a lease.
 func openAlive(t *testing.T, client pulsar.Client, topic, name string) *Log {
 	t.Helper()
 	l := openReady(t, client, topic, name)
@@ -42,7 +42,7 @@ func TestMessageInAHandlerOfALostSessionCountsACrash(t *testing.T) {
 	require.Greater(t, time.Until(r.Due), minLease/2, "due while a may have the message")
 	require.Zero(t, b.Crashes(one))
 	a.crash()
-	c := openAlive(t, client, topic, "c") // as a supervisor restarts a
+	c := openAlive(t, client, topic, "c") // a supervisor starts it in place of a
 	require.True(t, c.IsCareful(two), "not careful though a may be lost, and may have had message two")
 	await(t, func() bool { return b.Crashes(one) == 1 && c.Crashes(one) == 1 })
 	r, _ = b.Arrive(one)

@@ -12,7 +12,7 @@ type frame struct {
 	session    SessionID
 	number     uint64 // ordinal of this frame among its session's frames
 	checkpoint position
-	asOf       position // copies count as if they were written here
+	asOf       position // copies count as if they were written at this position
 	name       string   // of a session that begins
 	lease      int64    // in milliseconds, if flags has leases
 	sessions   []sessionCopy

@@ -132,8 +132,8 @@ func (p *process) checkHandOver(d partition.Delivery, o *object) {
 // checkHandler checks that a message in a handler has crashed fewer processes than the limit. The log misses two kinds
 // of crashes. First, a process may be too busy to record the message before the handler gets it. Second, after a lost
 // connection two processes may have the message in a handler at the same time; a record names only one session, so the
-// log misses the crash of the other. Two messages are not checked: one that was settled, whose acknowledgement was
-// lost, is a new message for the log; and a process that cannot reach the log knows of no crash.
+// log misses the crash of the other. It does not check a settled message whose acknowledgement was lost: that is a new
+// message for the log. It does not check a process that cannot reach the log, since that process knows of no crash.
 func (p *process) checkHandler(e, i int) {
 	w := p.w
 	if b := w.entries[e].pasts[i]; !p.cutOff && !b.settled && b.crashes >= w.limit+w.busy+b.sharedHandlers {

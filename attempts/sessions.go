@@ -129,7 +129,7 @@ func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	return lost, !lost // a session that was heard may have crashed just now
 }
 
-// sweep forgets sessions that have written nothing for long. The caller holds mu.
+// sweep forgets expired records and silent sessions. The caller holds mu.
 func (l *Log) sweep(at int64) {
 	l.state.sweep(at, l.o.Retention)
 	for _, known := range []map[SessionID]bool{l.sessions.foundLost, l.sessions.live} {
@@ -212,7 +212,7 @@ func (l *Log) isCareful(k Key) bool {
 	return careful && l.failure == nil && l.own.lag(at) <= tooLate
 }
 
-// spend uses up credit. The debt does not become larger than debt.
+// spend uses up credit. It never raises the debt above the parameter debt.
 func (w *watch) spend(credit time.Duration, at int64, debt time.Duration) {
 	w.spent = max(w.spent, min(w.spent+credit.Milliseconds(), at+debt.Milliseconds()))
 }

@@ -236,7 +236,7 @@ func (s *state) move(by int64, of func(record) bool) {
 	}
 }
 
-// sweep forgets records and sessions if no process has written anything about them for the retention.
+// sweep forgets expired records, and sessions that have been silent for the retention.
 func (s *state) sweep(now int64, retention time.Duration) {
 	maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.isExpired(now, retention) })
 	maps.DeleteFunc(s.sessions, func(_ SessionID, x *session) bool {
