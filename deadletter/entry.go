@@ -11,10 +11,10 @@ import (
 
 // over is the outcome of the work on a letter.
 type over struct {
-	e    *entry
-	l    *Letter
-	err  error
-	seen int // index of the letter in its batch
+	e     *entry
+	l     *Letter
+	err   error
+	index int // of the letter in its batch
 }
 
 // entry is a letter, or a batch of letters, that is acknowledged as a whole.

@@ -122,7 +122,7 @@ func TestLetterThatNamesADeadLetterTopicAsItsOriginIsLeft(t *testing.T) {
 	require.Equal(t, 5, b.backlog(tp.dlq, own))
 }
 
-// Internal topics are Pulsar's own, whose namespace the message would break, and logs of attempts.
+// Internal topics are logs of attempts, and Pulsar's own topics, where such a message would break the namespace.
 func TestLetterThatNamesAnInternalTopicAsItsOriginIsLeft(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

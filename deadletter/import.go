@@ -21,7 +21,7 @@ type ImportOptions struct {
 	// Encryption encrypts the messages that Import publishes. Without it, Import leaves out letters that were exported
 	// or purged with keys, so that no plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
-	// Skip is how many lines to skip. The error of a failed Import says how many lines it has stored. Default: 0.
+	// Skip is how many lines to skip. The error of a failed Import says how many lines are done. Default: 0.
 	Skip int
 	// DryRun makes Import change nothing: the Report is that of a real import. Default: false.
 	DryRun bool
@@ -36,8 +36,8 @@ type ImportOptions struct {
 // between topics. If the topic has no subscription, the broker would delete the letters, so Import creates
 // Options.Subscription.
 //
-// Import stops at the first error. Without DryRun the error (not the Report) says how many lines were stored, so that
-// the next Import can skip them (ImportOptions.Skip).
+// Import stops at the first error. Without DryRun the error (not the Report) says how many lines are done, that is,
+// stored or left out. The next Import can skip them (ImportOptions.Skip).
 func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
 	if r == nil || o.Skip < 0 {
 		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or "+
@@ -98,8 +98,8 @@ func (t *Topic) kept(ctx context.Context) error {
 		return err
 	}
 	consumer.Close()
-	return fmt.Errorf("deadletter: %s was deleted during the import, and the letters before that with it; "+
-		"subscription %s now keeps the others", t.o.Topic, t.o.Subscription)
+	return fmt.Errorf("deadletter: %s was deleted during the import, with the letters imported before; "+
+		"subscription %s now keeps the later ones", t.o.Topic, t.o.Subscription)
 }
 
 // importer is an Import under way.

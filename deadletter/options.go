@@ -62,7 +62,7 @@ type ReplayOptions struct {
 	// New begins a new replay although an earlier one is not finished. Letters that the earlier one published but did
 	// not acknowledge are published again, and deduplication does not drop them. Default: false.
 	New bool
-	// DryRun makes Replay change nothing: the Report is that of a replay of the letters that Peek sees. Default:
+	// DryRun makes Replay change nothing, and report what a replay of the letters that Peek yields would do. Default:
 	// false.
 	DryRun bool
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.

@@ -17,7 +17,8 @@ type PurgeOptions struct {
 	// that Import could not bring back are not purged: those that could not be decrypted, and those whose key or
 	// properties are not UTF-8. Required unless DryRun is set. With io.Discard all letters are deleted without a copy.
 	Export io.Writer
-	// DryRun makes Purge change nothing: the Report is that of a purge of the letters that Peek sees. Default: false.
+	// DryRun makes Purge change nothing, and report what a purge of the letters that Peek yields would do. Default:
+	// false.
 	DryRun bool
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)

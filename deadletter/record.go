@@ -112,7 +112,7 @@ func (s *state) stays(l *Letter) string {
 	return ""
 }
 
-// isDone reports whether l is done according to the journal. The batch of such a letter is not acknowledged as a whole.
+// isDone reports whether l is done according to the journal.
 func (s *state) isDone(l *Letter) bool {
 	return bit(s.done[entryName(l.partition, l.pos)], int(l.pos.Index))
 }

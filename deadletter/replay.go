@@ -19,8 +19,8 @@ import (
 //
 // Replay keeps everything that the sender set: payload, null value, key, ordering key, event time, schema and
 // properties, including the origin and the trace context. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT,
-// DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME, sets RECONSUMETIMES to 0, and adds REPLAY_COUNT, REPLAY_RUN and
-// REPLAY_TOPIC. A letter that cannot be published in this form is left out and reported.
+// ATTEMPT_COUNT, ORIGIN_PUBLISH_TIME, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME, sets RECONSUMETIMES to 0, and adds
+// REPLAY_COUNT, REPLAY_RUN and REPLAY_TOPIC. A letter that cannot be published in this form is left out and reported.
 //
 // If ctx is done, the process dies or the broker is lost, the next Replay with the same options continues the run, and
 // no letter is lost. It publishes once more the letters that were published but not acknowledged, a few hundred at

@@ -26,7 +26,7 @@ type source struct {
 	partition string
 	index     int             // number of the partition
 	queue     int             // size of the receiver queue
-	last, end position        // of the letter that next returned last, and of the last one that it will return
+	last, end position        // of the letter that next returned last, and of the last letter to return
 	consumer  pulsar.Consumer // the only one of the subscription, or nil
 	heard     time.Time       // when the consumer last returned a message
 	silences  int             // how many consumers in a row returned nothing new

@@ -73,10 +73,10 @@ type Options struct {
 	// Subscription is the durable subscription that Replay and Purge use. A call creates it at the earliest stored
 	// letter, and must be its only consumer. Default: "redelivery".
 	Subscription string
-	// AnyTopic lets Replay, Purge and Import use a topic that does not look like a dead letter topic. The name of such
-	// a topic ends in -RETRY, or it does not end in -DLQ and none of the first 100 messages says where it came from or
-	// why it died. On an application's topic, Subscription would make the broker store every message. Default: false;
-	// then the calls return ErrNotDeadLetters for such a topic.
+	// AnyTopic lets Replay, Purge and Import use a topic that does not look like a dead letter topic. A topic looks
+	// like one if its name ends in -DLQ, or if one of its first 100 messages says where it came from or why it died. A
+	// topic whose name ends in -RETRY does not. On an application's topic, Subscription would make the broker store
+	// every message. Default: false; then the calls return ErrNotDeadLetters for such a topic.
 	AnyTopic bool
 	// Admin is the broker's admin API. Default: none. Without it, letters with a schema are not replayed, a canary is
 	// an error, and Peek, Groups and Export see all letters that the topic stores, replayed or not.

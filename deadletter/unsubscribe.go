@@ -12,8 +12,8 @@ import (
 // Unsubscribe removes Options.Subscription, so that it no longer keeps letters. The broker then deletes the letters
 // that no other subscription needs, and later letters too if there is no other subscription. An unfinished replay
 // cannot be continued. A later Replay or Purge takes all letters that the topic stores, also those that were replayed
-// before. If the topic's name does not end in -DLQ, Unsubscribe removes only the default subscription, or with
-// Options.AnyTopic any subscription. Without an admin API a missing subscription is no error.
+// before. If the topic's name does not end in -DLQ, a subscription other than "redelivery" is removed only with
+// Options.AnyTopic. Without an admin API a missing subscription is no error.
 func (t *Topic) Unsubscribe(ctx context.Context) error {
 	if !t.o.AnyTopic && t.o.Subscription != defaultSubscription &&
 		!strings.HasSuffix(t.o.Topic, pulsar.DlqTopicSuffix) {

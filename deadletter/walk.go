@@ -143,7 +143,7 @@ func (w *walk) begin(ctx context.Context, l *Letter) error {
 		e.done = setBit(e.done, int(l.pos.Index))
 		return nil
 	}
-	done := func(err error) { w.over <- over{e: e, l: l, err: err, seen: int(l.pos.Index)} }
+	done := func(err error) { w.over <- over{e: e, l: l, err: err, index: int(l.pos.Index)} }
 	left, err := w.handle(ctx, l, done)
 	if left != "" || err != nil {
 		e.left = true
@@ -229,7 +229,7 @@ func (w *walk) take(o over) error {
 		o.e.left = true
 		return fmt.Errorf("deadletter: letter %s: %w", o.l.ID, o.err)
 	}
-	o.e.done, o.e.fresh = setBit(o.e.done, o.seen), true
+	o.e.done, o.e.fresh = setBit(o.e.done, o.index), true
 	if w.sync == nil { // with sync, a letter is done only after a call of sync
 		w.report.Done++
 	} else {
