@@ -51,7 +51,7 @@ type dlqFlags struct {
 // replayFlags are the flags of replay: which letters go where, how fast, and when to stop.
 type replayFlags struct {
 	to, target, routing     string
-	namespaces              []string // letters may go back to these, too
+	namespaces              []string // letters may go back to these, besides the dead letter topic's own
 	others, fresh           bool
 	canary, max, maxReplays int
 	rate                    float64
@@ -76,10 +76,10 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return ending{"dlq", dlqUsage, "verbs and flags", stdout, stderr}.exit(err)
 }
 
-// doneLines is the end of an Import's error.
+// doneLines matches the end of an Import's error.
 var doneLines = regexp.MustCompile(`the first (\d+) lines are done$`)
 
-// hint adds the flag that helps to an error.
+// hint returns err with the flag that helps against it.
 func (d *dlq) hint(err error) error {
 	switch {
 	case errors.Is(err, deadletter.ErrNotDeadLetters):

@@ -113,13 +113,13 @@ const (
 	changing = "replay purge import unsubscribe"
 )
 
-// moment parses a time, or how long ago the time was. It rounds the latter down to the minute, so that a command that
-// is repeated within a minute means the same time.
+// moment parses a time, or a duration before now. It rounds the time of a duration down to the minute, so that a
+// command that is repeated within a minute means the same time.
 func moment(t *time.Time) func(string) error {
 	return func(s string) (err error) {
 		if ago, err := time.ParseDuration(s); err == nil {
 			if ago < 0 { // a time in the future would choose all letters or none
-				return errors.New("want a time ago, 0 or more")
+				return errors.New("want 0 or more, such as 2h")
 			}
 			*t = time.Now().Add(-ago).Truncate(time.Minute)
 			return nil

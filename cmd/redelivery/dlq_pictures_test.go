@@ -24,7 +24,7 @@ var (
 	runID   = regexp.MustCompile(`run [0-9a-f]{12}`)
 )
 
-// docs/deadletter.md has a console block for each verb.
+// The test runs the commands in the console blocks of docs/deadletter.md, in order.
 func TestConsoleBlocksOfTheGuideShowTheOutput(t *testing.T) {
 	b := newBroker(t)
 	dir := t.TempDir()

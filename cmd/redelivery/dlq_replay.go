@@ -151,7 +151,7 @@ func (d *dlq) printResult(verb string, report deadletter.Report, err error) erro
 func (d *dlq) report(verb string, r deadletter.Report) {
 	line := letters(verb, r.Done)
 	if r.Run != "" {
-		line = strings.TrimSuffix(line, ".") + ", run " + clean(r.Run) // as the journal names it
+		line = strings.TrimSuffix(line, ".") + ", run " + clean(r.Run)
 		if r.Resumed {
 			line += ", resumed"
 		}

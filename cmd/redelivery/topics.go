@@ -39,7 +39,7 @@ type subscriptionInfo struct {
 }
 
 // topicsOf returns the topics of a namespace whose names end in -DLQ or -RETRY, and the other topics for which also
-// returns true. A nil also accepts no other topic.
+// returns true. If also is nil, there are no other topics.
 func topicsOf(
 	ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo, error) {
 	var names []string
