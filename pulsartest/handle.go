@@ -7,8 +7,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Each command of the protocol has a file, cmd_NAME.go, with its fields, its registration and its effect. The methods
-// of the interfaces below define the effect.
+// Each request of the protocol has a file, cmd_NAME.go, with its fields, its registration and its effect, and with the
+// command that answers it. The methods of the interfaces below define the effect.
 
 // A request is a command that a client may send.
 type request interface {

@@ -103,7 +103,7 @@ type Message struct {
 	DeliverAt   time.Time         // zero if the message is not delayed
 	Key         string            // decoded
 	OrderingKey []byte            // nil if the message has none
-	Properties  map[string]string // nil if the message has none
+	Properties  map[string]string // empty if the message has none
 	Payload     []byte            // decompressed, unless Opaque
 	// Opaque says that Payload is as the client sent it, because it is encrypted, or compressed with another codec than
 	// LZ4 and zlib. An opaque batch is one Message.

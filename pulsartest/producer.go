@@ -94,7 +94,7 @@ func (t *topic) fenceProducers() {
 
 func (p *producer) title() string {
 	if p == nil {
-		return "one that waits"
+		return "a producer that waits for access"
 	}
 	return p.name
 }

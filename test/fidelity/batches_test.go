@@ -117,8 +117,8 @@ func batchAcksOnExclusive(s *script) {
 	a.drain()
 }
 
-// So does a client with EnableBatchIndexAcknowledgment: the set of each ack has the messages that stay unacknowledged,
-// and the last ack has no set.
+// A client with EnableBatchIndexAcknowledgment sends such acks: the set of each ack has the messages that stay
+// unacknowledged, and the last ack has no set.
 func batchAckedOneByOne(s *script) {
 	a := s.ready()
 	a.listen(1, "Shared")
