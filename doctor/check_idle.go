@@ -74,7 +74,7 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 // Failover the broker does not count messages that are sent and unacknowledged: only its read position shows them.
 func (v *visit) allSent(topic string) (bool, error) {
 	if v.delays() {
-		return false, nil // on Shared and Key_Shared, subscription.left counts only messages that were not sent
+		return false, nil // on Shared and Key_Shared, sendable counts only messages that were not sent
 	}
 	var inside struct {
 		LastConfirmedEntry string
