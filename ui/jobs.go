@@ -23,7 +23,7 @@ type jobs struct {
 	all []*job // the newest last
 }
 
-const maxJobs = 50 // ended jobs that are remembered
+const maxJobs = 50 // jobs that are remembered, unless more of them run
 
 // job is a confirmed change.
 type job struct {
