@@ -14,8 +14,8 @@ func (c *Checker) checkStuck(m *message, l *Line) {
 	}
 }
 
-// overdue returns how long a message has been due. The time before c.calmSince does not count: a consumer started, lost
-// its connection or ended then.
+// overdue returns how long a message has been due. The time before c.calmSince does not count: at that time a consumer
+// started, lost its connection or ended.
 func (c *Checker) overdue(m *message, now int64) time.Duration {
 	if !m.waits || m.done {
 		return 0
@@ -31,7 +31,7 @@ func (m *message) origin() *Line {
 	return m.published
 }
 
-// checkOrder finds a first delivery after that of a later message of the key.
+// checkOrder finds a message whose first delivery comes after that of a later message with the same key.
 func (c *Checker) checkOrder(m *message, l *Line) {
 	if m.key == nil {
 		return
@@ -46,7 +46,7 @@ func (c *Checker) checkOrder(m *message, l *Line) {
 	m.key.latest, m.key.latestDelivery = m, l
 }
 
-// checkSerial finds a message that is handled after a later message of its key.
+// checkSerial finds a message that is handled after a later message with the same key.
 func (c *Checker) checkSerial(m *message, l *Line) {
 	if !c.rules.Serial || m.key == nil || m.handled {
 		return
@@ -70,8 +70,8 @@ func (c *Checker) mayPass(m *message, later *Line) bool {
 }
 
 // onTheWay is how long an acknowledgement may take to reach the broker: clients group acknowledgements for 0.1 s.
-// During that time the broker may send the message to another consumer, together with a requested message of the same
-// batch.
+// During that time another consumer may get the message, since the broker sends a whole batch if one message of it is
+// requested.
 const onTheWay = time.Second
 
 // checkDouble finds a delivery after the line that settled the message, or that moved it to the retry topic.

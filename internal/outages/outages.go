@@ -186,9 +186,9 @@ type row struct {
 	doublings uint // how often need is doubled
 }
 
-// note adds a message, and reports whether an outage begins. Each outage multiplies the failures in a row that the next
-// one needs by four, since an outage so soon after another may be chance. Once that factor's number of windows of
-// messages have succeeded in a row, the factor is 1 again.
+// note adds a message, and reports whether an outage begins. After an outage, the next one needs four times as many
+// failures in a row, since an outage so soon after another may be chance. If four windows of messages succeed in a row,
+// the factor is 1 again. Each further outage multiplies both numbers by four.
 func (r *row) note(failed bool) (begins bool) {
 	r.seen++
 	if !failed {

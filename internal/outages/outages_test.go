@@ -118,7 +118,7 @@ func TestPauseIsNoShorterThanTheLastFailureAsked(t *testing.T) {
 	require.Equal(t, 2*time.Second, o.Wait(2*time.Second))
 }
 
-// The factor is 1 again once so many windows of messages have succeeded in a row.
+// The factor is 1 again once as many windows of messages as the factor have succeeded in a row.
 func TestOutageSoonAfterAnotherNeedsMoreFailures(t *testing.T) {
 	failures := func(o *outage) (n int) {
 		for o.State() == outages.Closed {

@@ -10,7 +10,7 @@ type downtime struct {
 	away   bool // all messages are given back until the pause is over
 
 	looks       int  // how many more messages to put aside before one of them is tried
-	moreMayCome bool // soon, so the try waits for them
+	moreMayCome bool // more messages may come soon, so the try waits for them
 }
 
 // report records whether a handler failed, and returns whether its message stays in the instance.

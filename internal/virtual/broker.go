@@ -17,7 +17,7 @@ import (
 )
 
 // Broker is a client and its broker, with one subscription and any number of consumers. The zero value is ready to use.
-// Ack, if set, is called for each acknowledgement, and Send for each publication. If it returns an error, that is the
+// Ack, if set, is called for each acknowledgement, and Send for each publication. An error that they return is the
 // error of the acknowledgement or publication.
 type Broker struct {
 	pulsar.Client // nil: tests do not call its other methods
