@@ -189,8 +189,8 @@ func works(size func(full, quick int) int) []work {
 	}}
 }
 
-// hour returns a task whose messages wait for 60 to 70 minutes. Clients derive their ticks from the short delays of the
-// same task.
+// hourTask returns a task whose messages wait for 60 to 70 minutes. Clients derive their ticks from the short delays of
+// the same task.
 func hourTask(kind string, messages, seconds int) worker.Task {
 	return worker.Task{Kind: kind, Messages: messages, Seconds: seconds,
 		Delays: worker.Delays{MinMs: 100, MaxMs: 3200, FirstMs: 3_600_000, SpreadMs: 600_000}}
