@@ -96,8 +96,8 @@ func poison(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// restart replaces the processes one after the other when half of the messages are settled. It ends a process only when
-// the one that replaces the previous process has subscribed.
+// restart replaces the processes one after the other when half of the messages are settled. Each time, it waits until
+// the new process has subscribed.
 func restart(ctx context.Context, t *trial) error {
 	begin := 0
 	err := t.untilBroker(ctx, func(s state) bool {

@@ -69,7 +69,7 @@ func (t *trial) log(ctx context.Context, method, path string, body any) error {
 	return patiently(ctx, func() error { return t.broker.callAdmin(ctx, method, t.work.logTopic()+path, body, nil) })
 }
 
-// overQuota sets a backlog quota for the namespace, which the topics exceed. It deletes the quota five seconds after
+// overQuota sets a backlog quota for the namespace that the topics exceed. It deletes the quota five seconds after
 // shows returned true.
 func overQuota(ctx context.Context, t *trial, bytes int, what string, shows func(counts) bool) error {
 	const path = "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage"

@@ -42,7 +42,7 @@ func (c *consumer) beginWorker() error {
 	return nil
 }
 
-// recorded returns a handler that calls handle, and records that and the result.
+// recorded returns a handler that calls handle, and records the call and its result.
 func (c *consumer) recorded(handle worker.Handler) worker.Handler {
 	return func(ctx context.Context, msg pulsar.Message) error {
 		count, stale := int(msg.RedeliveryCount()), false

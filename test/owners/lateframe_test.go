@@ -30,8 +30,8 @@ func (k slowKeys) PrivateKey(name string, meta map[string]string) (*crypto.Encry
 	return k.KeyReader.PrivateKey(name, meta)
 }
 
-// After upstream has noticed that a connection is lost, it may still read messages that came over it; in this test it
-// does, because a key takes long. The next connection clears these messages. The messages that come over the next
+// After upstream has noticed a lost connection, it may still read messages that came over that connection. Here it
+// does, since its key reader is slow. The next connection clears these messages. The messages that come over the next
 // connection must be delivered.
 func TestMessagesAfterLostConnectionAreDelivered(t *testing.T) {
 	t.Parallel()

@@ -122,8 +122,8 @@ type identified struct {
 
 func (m identified) ID() pulsar.MessageID { return m.id }
 
-// Another consumer becomes active on a Failover partition. The first consumer's messages now belong to it, and the
-// first consumer's observer is notified.
+// Another consumer becomes active on a Failover partition. The messages of the first consumer now belong to the second,
+// and the observer of the first is notified.
 func TestMessagesOfAnotherActiveConsumerAreLost(t *testing.T) {
 	t.Parallel()
 	b, l := testkit.NewBroker(t), &losses{}

@@ -123,9 +123,9 @@ func (c *randomConfig) Exact() bool {
 }
 
 // MayFork reports whether a message may be both in its topic and in the retry topic. There are two reasons. First,
-// another consumer may get the message: because its ack timeout is over, or because its acknowledgement was lost, waits
-// for the rest of the batch, or is on its way while another message of the batch is requested. Second, the application
-// may acknowledge one copy from its channel after another copy was published.
+// another consumer may get the message, if its ack timeout is over or its acknowledgement has not reached the broker:
+// it was lost, it waits for the rest of the batch, or it is overtaken by a request for another message of the batch.
+// Second, the application may acknowledge one copy from its channel after another copy was published.
 func (c *randomConfig) MayFork() bool {
 	small := c.Queue > 0 && c.Queue < 10
 	return c.Retry && (c.MayTimeOutUnseen() || c.Multiple() &&

@@ -89,7 +89,7 @@ func TestAckInInterceptorOfChunksReturns(t *testing.T) {
 	b.Settles(topic, 0)
 }
 
-// A policy that ReconsumeLaterNext calls settles the message.
+// ReconsumeLaterNext calls a policy, which settles the message.
 func TestReconsumePolicyMayCallTheConsumer(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -257,8 +257,8 @@ func TestWrapOfRunningConsumerSettlesEarlierMessages(t *testing.T) {
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
 }
 
-// If no other consumer can get the messages of a lost connection, the buffer is larger than 10: a sixteenth of the
-// receiver queue, up to 64.
+// If no other consumer can get the messages of a lost connection, the buffer has a sixteenth of the receiver queue,
+// from 10 to 64 messages. Otherwise it has 5 or 10.
 func TestBufferOfInnerConsumerFitsItsQueue(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
