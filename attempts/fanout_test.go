@@ -77,7 +77,7 @@ func TestFanOut(t *testing.T) {
 	for _, l := range logs {
 		l.KeepAlive()
 	}
-	time.Sleep(20 * time.Second) // until the leases are as long as so many sessions need
+	time.Sleep(20 * time.Second) // until each session's lease has grown with the number of sessions
 	used, out, began = cpu(), bytesOut(t, topic), time.Now()
 	time.Sleep(20 * time.Second)
 	t.Logf("renewing the leases of all sessions, for WithCrashLimit, took %v of CPU and %d kB in %v", cpu()-used,
