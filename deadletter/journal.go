@@ -53,8 +53,8 @@ func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 	return s, t.loadJournal(ctx, topic, s)
 }
 
-// firstPartition returns the topic, or its first partition if it is partitioned. The broker may create the topic for
-// that.
+// firstPartition returns the topic, or its first partition if it is partitioned. The request for the partitions may
+// make the broker create the topic.
 func (t *Topic) firstPartition(ctx context.Context, topic string) (string, error) {
 	partitions, err := within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 	if err != nil || len(partitions) == 0 {
