@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -38,26 +39,17 @@ const maxTopics = 100
 // deadLetters has the producers of the dead letter topics.
 type deadLetters struct {
 	o     *Options
-	usual *letterTopic
-	open  func(topic string) *letterTopic
+	usual *topic
+	open  func(name string) *topic
 
 	mu     sync.Mutex
-	others map[string]*letterTopic // by whole name
+	others map[string]*topic // by whole name
 }
 
-// letterTopic publishes to one dead letter topic, in the order of the calls.
-type letterTopic struct {
-	outlet
-	alone  outlet                     // for messages larger than any before
-	pieces func(chunk uint) *producer // returns a producer of chunks of that size; nil if only one producer is allowed
-	sizes  sizes
-	order  order
-}
-
-// start begins to publish a letter. If the topic refuses the letter for its size, start publishes the letter in two
+// startLetter begins to publish a letter. If the topic refuses the letter for its size, startLetter publishes it in two
 // chunks: the broker does not compare chunks with the topic's maxMessageSize.
-func (t *letterTopic) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-	answered := t.startWhole(ctx, msg)
+func (t *topic) startLetter(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	answered := t.start(ctx, msg)
 	return func() error {
 		err := answered()
 		if !isRefused(err) || t.pieces == nil || len(msg.Payload) < 2 || msg.Schema != nil {
@@ -66,53 +58,34 @@ func (t *letterTopic) start(ctx context.Context, msg *pulsar.ProducerMessage) (a
 		}
 		p := t.pieces(uint(len(msg.Payload)+1) / 2)
 		defer p.close()
-		return p.start(ctx, msg)()
+		return p.start(ctx, msg, true)()
 	}
 }
 
-func (t *letterTopic) startWhole(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-	bytes := bytesOf(msg)
-	tried, err := t.sizes.begin(ctx, 0, bytes)
-	switch {
-	case err != nil:
-		return failed(err)
-	case !tried:
-		return t.sizes.end(0, bytes, t.order.start(ctx, t.alone.producerFor(msg), msg))
-	}
-	answered := t.order.start(ctx, t.producerFor(msg), msg)
-	return func() error {
-		err := answered()
-		if err != nil {
-			t.sizes.doubt()
-		}
-		return err
-	}
-}
-
-// topicOf returns the producers for a topic of DeadLetterTo. The error says why the letter of msg cannot go there.
-func (d *deadLetters) topicOf(topic string, msg pulsar.Message) (t *letterTopic, err error) {
-	switch want := cmp.Or(topicname.Want(topic), topicname.WantNumber(topic)); {
-	case topic == d.o.DeadLetterTopic:
+// topicOf returns the topic of a DeadLetterTo. The error says why the letter of msg cannot go there.
+func (d *deadLetters) topicOf(name string, msg pulsar.Message) (t *topic, err error) {
+	switch want := cmp.Or(topicname.Want(name), topicname.WantNumber(name)); {
+	case name == d.o.DeadLetterTopic:
 		return d.usual, nil
 	case want != "":
 		return nil, fmt.Errorf("the name of the topic is invalid, want %s", want)
-	case !topicname.IsPersistent(topic):
+	case !topicname.IsPersistent(name):
 		return nil, errors.New("the topic is not persistent")
-	case topicname.Same(topic, msg.Topic()), topicname.Same(topic, d.o.RetryLetterTopic):
+	case topicname.Same(name, msg.Topic()), topicname.Same(name, d.o.RetryLetterTopic):
 		return nil, errors.New("the subscription reads the topic, so the letter would come again and again")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t, ok := d.others[topic]
+	t, ok := d.others[name]
 	if !ok {
 		if len(d.others) >= maxTopics {
 			return nil, fmt.Errorf("there are %d other dead letter topics already", maxTopics)
 		}
 		if d.others == nil {
-			d.others = map[string]*letterTopic{}
+			d.others = map[string]*topic{}
 		}
-		t = d.open(topic)
-		d.others[topic] = t
+		t = d.open(name)
+		d.others[name] = t
 	}
 	return t, nil
 }
@@ -155,19 +128,19 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	switch {
 	case err != nil:
 		instead(err)
-		return r.publish(ctx, r.deadLetters.usual.start, cm, props, 0)
+		return r.publish(ctx, r.deadLetters.usual.startLetter, cm, props, 0)
 	case t == r.deadLetters.usual:
-		return r.publish(ctx, t.start, cm, props, 0)
+		return r.publish(ctx, t.startLetter, cm, props, 0)
 	}
 	return r.publish(ctx, func(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-		answered := t.start(ctx, msg)
+		answered := t.startLetter(ctx, msg)
 		return func() error {
 			err := answered()
 			if !isFinal(err) {
 				return err
 			}
 			instead(err)
-			return r.deadLetters.usual.start(ctx, msg)()
+			return r.deadLetters.usual.startLetter(ctx, msg)()
 		}
 	}, cm, props, 0)
 }
@@ -187,12 +160,9 @@ func isFinal(err error) bool {
 	})
 }
 
-func (d *deadLetters) outlets() []outlet {
+// topics returns the dead letter topics that have producers.
+func (d *deadLetters) topics() []*topic {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := []outlet{d.usual.outlet, d.usual.alone}
-	for _, t := range d.others {
-		all = append(all, t.outlet, t.alone)
-	}
-	return all
+	return append(slices.Collect(maps.Values(d.others)), d.usual)
 }

@@ -131,7 +131,8 @@ func TestMessageIsNotAcknowledgedAfterAnError(t *testing.T) {
 }
 
 // The broker does not answer a message whose delay it refuses, and upstream's producer reports no later answer either.
-func TestRefusedDelayDoesNotHoldUpShorterDelays(t *testing.T) {
+// So other messages wait until the Reconsumer knows about the refusal, and are published once.
+func TestRefusedDelayHoldsUpOtherMessagesOnce(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		limit := time.Minute
 		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > limit }
@@ -148,15 +149,16 @@ func TestRefusedDelayDoesNotHoldUpShorterDelays(t *testing.T) {
 			})
 		}
 		synctest.Wait()
+		require.ErrorContains(t, after(within(time.Second), time.Second), "a message before it has no answer")
 		for range 100 {
 			require.NoError(t, after(bg, time.Second))
 		}
-		require.Equal(t, begin, time.Now())
 		calls.Wait()
 		asked := time.Now()
+		require.Equal(t, 5100*time.Millisecond, asked.Sub(begin))
 		require.ErrorIs(t, after(bg, time.Hour), reconsume.ErrDelayRefused)
 		require.ErrorIs(t, after(bg, 2*time.Hour), reconsume.ErrDelayRefused)
-		require.Equal(t, asked, time.Now(), "a refusal was not remembered for a minute")
+		require.Equal(t, asked, time.Now(), "a refusal was not remembered")
 		require.NoError(t, after(bg, time.Minute), "the producer was not replaced")
 		require.NoError(t, after(bg, 30*time.Second))
 		limit = 10 * time.Second // from now on
@@ -192,7 +194,7 @@ func TestRefusedSizeDoesNotHoldUpOtherMessages(t *testing.T) {
 				require.NoError(t, after(time.Hour, 6000))
 				require.ErrorIs(t, after(time.Minute, 8000), reconsume.ErrDelayRefused)
 				require.NoError(t, after(time.Hour, 100))
-				require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal was not remembered for a minute")
+				require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal was not remembered")
 				require.ErrorContains(t, after(time.Minute, 6500), " bytes",
 					"the broker was not asked about a smaller message")
 				require.Equal(t, 10200*time.Millisecond, time.Since(begin))
@@ -220,7 +222,7 @@ func TestRefusedDeadLetterIsPublishedInChunks(t *testing.T) {
 		calls.Wait()
 		require.Equal(t, 5100*time.Millisecond, time.Since(begin))
 		require.NoError(t, dead(7000))
-		require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal was not remembered for a minute")
+		require.Equal(t, 5100*time.Millisecond, time.Since(begin), "a refusal was not remembered")
 		require.Len(t, c.sent[deadLetters], 6)
 	})
 }
@@ -294,13 +296,26 @@ func TestOutcomeIsUnknownAfterALostConnection(t *testing.T) {
 			c.created[len(c.created)-1].BackOffPolicyFunc()
 		})
 		calls.Wait()
-		calls.Go(func() { assert.ErrorIs(t, after(time.Minute), reconsume.ErrDelayRefused) })
+	})
+}
+
+// A namespace begins to refuse a delay that it allowed before. So the message with this delay does not go alone.
+func TestOutcomeOfAMessageBehindARefusedOneIsUnknown(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		after := func(d time.Duration) error {
+			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+		}
+		require.NoError(t, after(time.Minute))
+		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Second }
+		var calls sync.WaitGroup
+		calls.Go(func() { assert.ErrorIs(t, after(30*time.Second), reconsume.ErrDelayRefused) })
 		calls.Go(func() {
 			time.Sleep(time.Second)
-			assert.ErrorContains(t, after(30*time.Second), "unknown",
+			assert.ErrorContains(t, after(time.Second), "unknown",
 				"the outcome counts as known though the broker may have published the message")
 		})
 		calls.Wait()
+		require.NoError(t, after(time.Second))
 	})
 }
 
@@ -361,8 +376,8 @@ func TestNextProducerIsCreatedAfterACreationThatNeverEnds(t *testing.T) {
 	})
 }
 
-// Empty messages have producers of their own.
-func TestRefusedDelayDoesNotHoldUpEmptyMessages(t *testing.T) {
+// Empty messages have a producer of their own.
+func TestEmptyMessageIsPublishedAfterARefusedOne(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Minute }
 		after := func(ctx context.Context, d time.Duration) error {

@@ -178,49 +178,6 @@ func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 	return p
 }
 
-// outlet has the producers of a topic.
-type outlet struct {
-	usual  *producer
-	single *producer // for messages that are large, or empty and not encrypted
-	// messages are encrypted: then upstream delivers an empty payload as ciphertext unless it is in a batch
-	encrypted bool
-}
-
-// standsIn makes t's usual producer the substitute of every producer in others. The substitute publishes in place of a
-// producer that cannot be created because the topic has as many producers as the namespace allows.
-func (t *outlet) standsIn(others ...outlet) {
-	for _, other := range others {
-		for _, p := range []*producer{other.usual, other.single} {
-			if p != t.usual {
-				p.instead = t.usual
-			}
-		}
-	}
-}
-
-// newOutlet returns an outlet. If a message of the usual producer is too large, the single producer publishes it.
-func newOutlet(usual, single *producer, encrypted bool) outlet {
-	usual.chunks = single
-	return outlet{usual, single, encrypted}
-}
-
-// bytesOf returns the size of a message's payload and properties. Properties count because large ones do not fit into a
-// batch: upstream writes the properties of the first message twice, the second time into the metadata of the batch.
-func bytesOf(msg *pulsar.ProducerMessage) int {
-	n := len(msg.Payload)
-	for k, v := range msg.Properties {
-		n += len(k) + len(v)
-	}
-	return n
-}
-
-func (t *outlet) producerFor(msg *pulsar.ProducerMessage) *producer {
-	if bytesOf(msg) > publishing.Large || len(msg.Payload) == 0 && msg.Payload != nil && !t.encrypted {
-		return t.single
-	}
-	return t.usual
-}
-
 // single returns options without batches, so that a message that is too large can be in chunks, and without
 // compression. Outside of a batch, upstream would compress an empty payload to one byte.
 func single(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions {
@@ -268,8 +225,8 @@ func WithCause(err error) LaterOption {
 // WithCallback (default: none, so that the call waits) lets the call return as soon as the message is on its way. done
 // is called once with the outcome, by a goroutine of its own. If the call returns an error, done is not called.
 // Messages are published in the order of the calls. While ProducerOptions.MaxPendingMessages messages (default: 1000)
-// have no answer, a call waits, at most until its context ends. A call with a message larger than 4 KiB, and larger
-// than any before, also waits until the previous such message is answered.
+// have no answer, a call waits, at most until its context ends. A call also waits while the broker has not answered a
+// message that is larger than 4 KiB and than any before, or has a longer delay than any before.
 func WithCallback(done func(error)) LaterOption {
 	return func(r *retry) { r.Callback = done }
 }

@@ -22,8 +22,7 @@ type producer struct {
 	create  func(*verdict) (pulsar.Producer, error)
 	chunks  *producer     // publishes messages that are too large for this producer; nil if there is none
 	instead *producer     // publishes if a limit keeps this producer from being created; nil if there is none
-	asks    bool          // asks the broker whether it refused messages that have no answer
-	alone   bool          // has one message under way at a time
+	only    bool          // the topic can have only one producer, so ask cannot create another one
 	timeout time.Duration // how long create may take
 	closed  context.Context
 

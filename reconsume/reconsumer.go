@@ -31,8 +31,9 @@ var (
 	// ErrDelayRefused says that the broker refused a message. Either the delay is longer than the namespace allows
 	// (maxDeliveryDelayInMillis), or the message, with the properties of a retry or a dead letter, is larger than the
 	// topic allows (its maxMessageSize policy). The broker does not say which. Nothing was published. pulsar-client-go
-	// only logs this, so the Reconsumer finds out after five seconds without an answer. For a minute after that, it
-	// publishes no message that has this delay or a longer one and is as large or larger.
+	// only logs this, so the Reconsumer finds out after five seconds without an answer. Meanwhile other messages to the
+	// topic wait. For ten minutes after that, it publishes no message that has this delay or a longer one and is as
+	// large or larger.
 	//
 	// There are two exceptions. A Consumer of package redelivery that reads its own retry topic publishes the retry
 	// without a delay, and holds it back. A dead letter is published in two chunks, which the broker does not compare
@@ -59,11 +60,7 @@ const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds 
 // be decrypted (ConsumerCryptoFailureActionConsume) the method returns an error, since the copy would lose the keys.
 type Reconsumer struct {
 	o           Options
-	retries     outlet
-	untried     outlet // for retries with a longer delay than any that the broker has accepted
-	alone       outlet // for retries that are larger than any message that the broker has accepted
-	delays      delays
-	sizes       sizes
+	retries     *topic
 	schemas     *schemas
 	deadLetters deadLetters
 	ctx         context.Context // ends with Close
@@ -79,7 +76,7 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reconsumer{o: o, schemas: newSchemas(o.Schema), sizes: newSizes()}
+	r := &Reconsumer{o: o, schemas: newSchemas(o.Schema)}
 	r.ctx, r.close = context.WithCancel(context.Background())
 	create := func(options func() pulsar.ProducerOptions) *producer {
 		return &producer{topic: options().Topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000),
@@ -92,44 +89,31 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 				})
 			}}
 	}
-	shared := o.ProducerOptions.ProducerAccessMode == pulsar.ProducerAccessModeShared
-	encrypted := o.ProducerOptions.Encryption != nil
-	newAsking := func(options func() pulsar.ProducerOptions, alone bool) outlet {
-		t := newOutlet(create(unnamed(options)), create(single(options)), encrypted)
-		for _, p := range []*producer{t.usual, t.single} {
-			p.asks, p.alone = true, alone
+	open := func(options func() pulsar.ProducerOptions) *topic {
+		usual, encrypted := create(options), o.ProducerOptions.Encryption != nil
+		if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared {
+			usual.only = true
+			return newTopic(usual, usual, encrypted)
 		}
-		return t
+		return newTopic(usual, create(single(options)), encrypted)
 	}
-	r.retries = newOutlet(create(o.retryProducer), create(single(o.retryProducer)), encrypted)
-	r.untried, r.alone = newAsking(o.retryProducer, false), newAsking(o.retryProducer, true)
-	r.retries.standsIn(r.retries, r.untried, r.alone)
+	r.retries = open(o.retryProducer)
 	r.deadLetters.o = &r.o
-	r.deadLetters.open = func(topic string) *letterTopic {
-		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(topic) }
-		t := &letterTopic{outlet: newOutlet(create(options), create(single(options)), encrypted),
-			alone: newAsking(options, true), sizes: newSizes(), order: newOrder()}
-		t.standsIn(t.outlet, t.alone)
-		t.pieces = func(chunk uint) *producer {
-			p := create(single(func() pulsar.ProducerOptions {
-				p := options()
-				p.ChunkMaxMessageSize = chunk
-				return p
-			}))
-			p.asks, p.alone = true, true
-			return p
-		}
-		if !shared { // a topic can have only one producer
-			t.single, t.usual.chunks = t.usual, nil
-			t.alone, t.pieces = t.outlet, nil
+	r.deadLetters.open = func(name string) *topic {
+		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(name) }
+		t := open(options)
+		if !t.usual.only {
+			t.pieces = func(chunk uint) *producer {
+				return create(single(func() pulsar.ProducerOptions {
+					p := options()
+					p.ChunkMaxMessageSize = chunk
+					return p
+				}))
+			}
 		}
 		return t
 	}
 	r.deadLetters.usual = r.deadLetters.open(o.DeadLetterTopic)
-	if !shared { // a topic can have only one producer
-		r.retries.single, r.retries.usual.chunks = r.retries.usual, nil
-		r.untried, r.alone = r.retries, r.retries
-	}
 	return r, nil
 }
 
@@ -161,7 +145,7 @@ func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, optio
 
 // settle publishes a retry, and waits for the outcome unless there is a callback.
 func (r *Reconsumer) settle(ctx context.Context, cm pulsar.ConsumerMessage, how retry) error {
-	wait := r.publishRetry(ctx, cm, how, &publishing.Note{}, r.startDelayed)
+	wait := r.publishRetry(ctx, cm, how, &publishing.Note{}, r.retries.start)
 	if how.Callback == nil {
 		return wait()
 	}
@@ -267,8 +251,7 @@ func (r *Reconsumer) publishRetry(ctx context.Context, cm pulsar.ConsumerMessage
 // it is ready. A second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()
-	for _, t := range append(r.deadLetters.outlets(), r.retries, r.untried, r.alone) {
-		t.usual.close()
-		t.single.close()
+	for _, t := range append(r.deadLetters.topics(), r.retries) {
+		t.close()
 	}
 }

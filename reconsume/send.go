@@ -17,16 +17,17 @@ var errNoAnswer = errors.New("whether the message was published is unknown: no a
 func isRefused(err error) bool { return errors.Is(err, ErrDelayRefused) }
 
 // start hands msg to the producer. answer waits for the broker's answer. Messages are published in the order of the
-// calls, except a message or batch that is too large: it is published later, in chunks.
-func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-	answered := p.begin(ctx, msg)
+// calls, except a message or batch that is too large: it is published later, in chunks. alone says that the broker may
+// refuse the message.
+func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage, alone bool) (answer func() error) {
+	answered := p.begin(ctx, msg, alone)
 	return func() error {
 		err := answered()
 		if p.chunks == nil || len(msg.Payload) == 0 || msg.Schema != nil || !isTooLarge(err) {
 			// chunks have no schema version, so a message with a schema is not published in chunks
 			return err
 		}
-		return p.chunks.start(ctx, msg)()
+		return p.chunks.start(ctx, msg, alone)()
 	}
 }
 
@@ -38,17 +39,17 @@ func isTooLarge(err error) bool {
 }
 
 // begin does what start does, without chunks.
-func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage, alone bool) (answer func() error) {
 	m, err := p.get(ctx)
 	switch {
 	case p.instead != nil && isFull(err):
-		return p.instead.begin(ctx, msg)
+		return p.instead.begin(ctx, msg, alone)
 	case err != nil:
 		return failed(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(p.closed, cancel)
-	begin, answered := time.Now(), make(chan error, 2)
+	begin, answered := time.Now(), make(chan outcome, 2)
 	m.send(ctx, msg, func(err error) {
 		for _, end := range []error{pulsar.ErrProducerClosed, pulsar.ErrProducerFenced, pulsar.ErrSendTimeout,
 			pulsar.ErrTopicTerminated, pulsar.ErrTopicNotfound} {
@@ -56,23 +57,21 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 				p.replace(m)
 			}
 		}
-		if p.asks && errors.Is(err, pulsar.ErrProducerClosed) {
-			m.verdict.failed(msg.DeliverAfter)
-		}
-		answered <- err
+		first := errors.Is(err, pulsar.ErrProducerClosed) && m.verdict.failed.CompareAndSwap(false, true)
+		answered <- outcome{err, first}
 	})
 	return func() error {
 		defer m.calls.Done()
 		defer cancel()
 		defer stop()
-		if p.asks {
+		if !p.only {
 			defer time.AfterFunc(patience, func() { p.ask(m) }).Stop()
 		}
-		err := m.wait(ctx, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
-		if p.asks && errors.Is(err, pulsar.ErrProducerClosed) {
-			err = m.verdict.errorOf(ctx, msg.DeliverAfter, err)
+		first, err := m.wait(ctx, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
+		if errors.Is(err, pulsar.ErrProducerClosed) {
+			err = m.verdict.errorOf(ctx, msg, first, err)
 		}
-		if errors.Is(err, errNoAnswer) && (p.alone || time.Since(begin) > time.Second) {
+		if errors.Is(err, errNoAnswer) && (alone || time.Since(begin) > time.Second) {
 			p.replace(m)
 		}
 		switch {
@@ -87,6 +86,12 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 		}
 		return fmt.Errorf("reconsume: publishing to %s: %w", p.topic, err)
 	}
+}
+
+// outcome is the client's answer to a message.
+type outcome struct {
+	err   error
+	first bool // the producer was closed, and failed this message first
 }
 
 // send hands msg to upstream's producer. It calls answer once, or never if upstream loses the message.
@@ -122,25 +127,25 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 
 // wait waits for the answer to a message. A message that waits in a batch is sent at once, together with all messages
 // that came while the previous batch was under way.
-func (m *made) wait(ctx context.Context, answered <-chan error, batched bool) error {
+func (m *made) wait(ctx context.Context, answered <-chan outcome, batched bool) (first bool, err error) {
 	flushing := m.flushing
 	if !batched {
 		flushing = nil
 	}
 	for {
 		select {
-		case err := <-answered:
-			return err
+		case a := <-answered:
+			return a.first, a.err
 		case flushing <- struct{}{}:
 			m.flush(ctx)
 			<-m.flushing
 			flushing = nil
 		case <-ctx.Done():
 			select {
-			case err := <-answered:
-				return err
+			case a := <-answered:
+				return a.first, a.err
 			default:
-				return fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
+				return false, fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how pu
 	note *publishing.Note) (wait func() error) {
 	start := s.r.startHeld
 	if how.Nacked || !s.held { // if the delay of a nacked message is refused, the message waits in the Consumer
-		start = s.r.startDelayed
+		start = s.r.retries.start
 	}
 	return s.r.publishRetry(ctx, cm, how, note, start)
 }
@@ -34,4 +34,18 @@ func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how pu
 func (s steps) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, why error,
 	note *publishing.Note) (wait func() error) {
 	return s.r.deadLetter(ctx, cm, why, note)
+}
+
+// startHeld begins to publish a retry that a Consumer of package redelivery reads. If the namespace refuses the delay,
+// startHeld publishes the retry without one: the Consumer holds it back for the time that DELAY_TIME says.
+func (r *Reconsumer) startHeld(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	answered := r.retries.start(ctx, msg)
+	return func() error {
+		err := answered()
+		if !isRefused(err) || msg.DeliverAfter == 0 {
+			return err
+		}
+		msg.DeliverAfter = 0
+		return r.retries.start(ctx, msg)()
+	}
 }

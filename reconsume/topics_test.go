@@ -41,8 +41,8 @@ func TestMessageIsPublishedOrTheCallReturnsAnError(t *testing.T) {
 			"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error { return r.DeadLetter(bg, cm, nil) },
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				if name == "terminated" && race.Enabled {
-					t.Skip("upstream's producer closes its channel during a send; the panic is caught")
+				if c.during != nil && race.Enabled {
+					t.Skip("a producer of pulsar-client-go that reconnects or closes itself races with its own sends")
 				}
 				b := newBroker(t)
 				topic := b.topic + "-sub-" + kind

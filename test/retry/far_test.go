@@ -66,7 +66,8 @@ func TestSilentBrokerGetsEachRetryOnce(t *testing.T) {
 }
 
 // The times are from the first call to the last acknowledgement, at a round trip of 100 ms. The best of a few attempts
-// counts, as in TestPublishesAreAsFastAsUpstream.
+// counts, as in TestPublishesAreAsFastAsUpstream. The first message takes one more round trip: it goes alone, since the
+// broker may refuse its delay.
 func TestReconsumesAreAsFastAsUpstream(t *testing.T) {
 	testkit.NeedsRealBroker(t, "comparable speed")
 	b := testkit.NewBroker(t)
@@ -76,7 +77,8 @@ func TestReconsumesAreAsFastAsUpstream(t *testing.T) {
 			best[name] = min(took, reconsumesFar(b, name))
 		}
 		t.Logf("2,000 retries at a round trip of 100 ms: %v", best)
-		if noise := best["plain"] / 4; max(best["wrapped"], best["callback"]) <= best["plain"]+noise {
+		noise, first := best["plain"]/4, 100*time.Millisecond
+		if max(best["wrapped"], best["callback"]) <= best["plain"]+noise+first {
 			return
 		}
 		require.Less(t, attempt, 5, "none of the attempts was as fast as upstream")

@@ -1,0 +1,105 @@
+package reconsume
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
+)
+
+const (
+	patience = 5 * time.Second        // time without an answer after which ask finds out whether the broker refused
+	grace    = 100 * time.Millisecond // time for a producer to notice that its connection was lost
+	// A producer's Close that takes longer than prompt may have ended without an answer: upstream stops waiting after
+	// the client's OperationTimeout.
+	prompt = 2 * time.Second
+)
+
+// verdict says whether the broker refused the first unanswered message of a producer.
+type verdict struct {
+	asked       atomic.Bool   // the producer is being closed
+	known       chan struct{} // closed when refused is final
+	refused     bool
+	failed      atomic.Bool  // the client returned an error for a message because its producer was closed
+	lastAttempt atomic.Int64 // time of the last attempt to reconnect, in nanoseconds since 1970
+}
+
+// watch returns a policy that notes when the producer reconnects.
+func (v *verdict) watch(of func() backoff.Policy) func() backoff.Policy {
+	if of == nil {
+		of = backoff.NewDefaultBackoff
+	}
+	return func() backoff.Policy {
+		v.lastAttempt.Store(time.Now().UnixNano())
+		return watched{of(), v}
+	}
+}
+
+type watched struct {
+	backoff.Policy
+	v *verdict
+}
+
+func (w watched) Next() time.Duration {
+	d := w.Policy.Next()
+	w.v.lastAttempt.Store(time.Now().Add(d).UnixNano())
+	return d
+}
+
+// errorOf waits for the verdict, and returns the error for a message for which the client returned err. first says that
+// it was the first such message of the producer: the client fails messages in the order in which they were sent.
+func (v *verdict) errorOf(ctx context.Context, msg *pulsar.ProducerMessage, first bool, err error) error {
+	if !v.asked.Load() {
+		return err
+	}
+	select {
+	case <-v.known:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
+	}
+	switch {
+	case !v.refused:
+		return errNoAnswer
+	case !first:
+		return fmt.Errorf("%w, as the broker refused a message before it", errNoAnswer)
+	}
+	return fmt.Errorf("%w: %v with %d bytes", ErrDelayRefused, msg.DeliverAfter, bytesOf(msg))
+}
+
+// ask closes a producer to find out whether the broker refused a message that has no answer. The broker answers the
+// close after all messages that it accepted. Then the client returns an error for each of the others. It does so in two
+// other cases, too: if the connection is lost (the next producer notices that), and if the broker does not answer the
+// close in time, for example because it cannot store messages.
+func (p *producer) ask(m *made) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.made != m || p.closed.Err() != nil {
+		return
+	}
+	if wait := patience - time.Since(time.Unix(0, m.verdict.lastAttempt.Load())); wait > 0 {
+		// the client has reconnected, and has published the unanswered messages again
+		time.AfterFunc(wait, func() { p.ask(m) })
+		return
+	}
+	p.made = nil
+	m.verdict.asked.Store(true)
+	p.work.Go(func() {
+		defer close(m.verdict.known)
+		next, err := p.get(p.closed) // a new producer shows that the broker answers
+		if err != nil {
+			m.calls.Wait()
+			m.Close()
+			return
+		}
+		defer next.calls.Done()
+		before := next.verdict.lastAttempt.Load()
+		began := time.Now()
+		m.Close()
+		answered := time.Since(began) < prompt
+		time.Sleep(grace)
+		m.verdict.refused = answered && next.verdict.lastAttempt.Load() == before
+	})
+}
