@@ -47,7 +47,7 @@ type refusal struct {
 
 const (
 	// small is a message size, in bytes, that every topic is assumed to allow.
-	small  = 4 << 10
+	small = 4 << 10
 	// memory is how long a refusal counts. To find out again takes five seconds in which nothing is published.
 	memory = 10 * time.Minute
 )
