@@ -36,7 +36,7 @@ func isPanic(err error) (is bool) {
 func (w *Worker) logFailure(t task, err error) {
 	kind, attr := w.describe(err)
 	first := w.repeats.first("failed: "+kind, func(more int) {
-		w.logger.Warn("worker: more messages failed like that", append(w.who(), "messages", more, attr)...)
+		w.logger.Warn("worker: more failures like that", append(w.who(), "failures", more, attr)...)
 	})
 	if !first {
 		return

@@ -38,9 +38,9 @@ func TestFailuresOfOneKindAreLoggedOnceAndThenCounted(t *testing.T) {
 		require.Contains(t, t.linesWith("level=WARN")[0],
 			`topic=persistent://public/default/orders message=1:0:0:0 attempt=1 error="order 1:0:0:0: no luck"`)
 		t.sleep(2 * time.Minute)
-		lines := t.linesWith("more messages failed like that")
+		lines := t.linesWith("more failures like that")
 		require.Contains(t, lines[0], "level=WARN")
-		require.Contains(t, lines[0], `messages=`)
+		require.Contains(t, lines[0], `failures=`)
 		n := len(t.linesWith("level=WARN"))
 		require.LessOrEqual(t, n, 4)
 		require.NoError(t, stop())
@@ -61,7 +61,7 @@ func TestFloodOfFailuresIsLoggedOnceAMinute(t *testing.T) {
 		logged := uint64(1)
 		for _, line := range lines[1:] {
 			var n uint64
-			_, after, _ := strings.Cut(line, "messages=")
+			_, after, _ := strings.Cut(line, "failures=")
 			_, err := fmt.Sscan(after, &n)
 			require.NoError(t, err, line)
 			logged += n
