@@ -22,8 +22,14 @@ func (i *Inbox) explained(operation string, err error) error {
 	if containsAny(err.Error(), "syntax", "unrecognized token", "no such function", "Error 1305") {
 		return fmt.Errorf("%w; New got the dialect %v: does the database use it?", err, i.dialect)
 	}
+	if containsAny(err.Error(), busy...) {
+		return fmt.Errorf("%w; another connection writes: does each connection have a busy_timeout?", err)
+	}
 	return err
 }
+
+// busy are texts of SQLite drivers for a database on which another connection has a lock.
+var busy = []string{"database is locked", "database table is locked", "SQLITE_BUSY"}
 
 func containsAny(text string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
@@ -48,6 +54,5 @@ func isTransient(err error) bool {
 	default:
 		return false
 	}
-	return containsAny(err.Error(), "Error 1213", "Error 1205", "database is locked", "database table is locked",
-		"SQLITE_BUSY")
+	return containsAny(err.Error(), append([]string{"Error 1213", "Error 1205"}, busy...)...)
 }
