@@ -30,8 +30,8 @@ var unackedLimits = Check{
 		}
 		waiting, rate, wait := v.waiting()
 		if rate == 0 {
-			return worse(tooSmall, ok("the limits are %d of a consumer, %d of a subscription; nothing was published "+
-				"in the last minute", perConsumer, total))
+			return worse(tooSmall, ok("the limits are %d of a consumer, %d of a subscription; the broker's figures, "+
+				"up to a minute old, show nothing published", perConsumer, total))
 		}
 		waiting *= max(1, v.messagesPerEntry())
 		found := func(n, limit int, of string) verdict {
