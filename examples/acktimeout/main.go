@@ -53,6 +53,8 @@ func run() error {
 		}
 	}
 
+	fmt.Printf("The ack timeout is %v, the backoff 100 ms, 200 ms, 400 ms … The worker hangs on \"slow\" once, on\n"+
+		"\"slower\" twice and on \"stuck\" four times. \"planned\" is the timeout plus the backoff.\n\n", timeout)
 	received, due := map[string]time.Time{}, map[string]time.Time{}
 	var table demo.Table
 	for open := len(hangs); open > 0; {
