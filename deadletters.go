@@ -35,8 +35,8 @@ type DeadLetterPolicy struct {
 	RetryTopic string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the
 	// first dead letter, so that none is deleted unread. The subscription keeps the dead letters until a consumer
-	// acknowledges them there or removes the subscription; package deadletter replays and purges through another
-	// subscription. Default: none, and a warning.
+	// acknowledges them there or removes the subscription. Package deadletter replays and purges through its own
+	// subscription by default, the command redelivery dlq mostly through this one. Default: none, and a warning.
 	InitialSubscriptionName string
 	// ProducerName is the name of the dead letter producer. Only one producer at a time may have the name: the producer
 	// of a second replica adds a suffix, and a warning is logged. Default: a name made of the topic, the subscription
