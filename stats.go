@@ -73,7 +73,7 @@ func (c *Consumer) Stats() Stats {
 		s.IndexAcks = IndexAcksUnknown
 	}
 	if s.IndexAcks != IndexAcksKept {
-		s.Unfinished, s.Arriving = c.group.Unfinished()
+		s.Unfinished, s.Arriving = c.group.Unfinished(now)
 	}
 	if len(c.settings.observers) > 0 {
 		s.OldestWaiting = c.group.Oldest(now)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -159,6 +161,52 @@ func TestLastLineSaysWhyFinishedMessagesComeAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, w.Run(ctx))
 			require.Regexp(t, `level=WARN msg="worker: stopped; `+c.want+`.* remedy="acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf`, log.String())
+		})
+	}
+}
+
+// An earlier consumer acknowledged some messages of a batch at a broker that keeps batch-index acknowledgements. The
+// consumer that gets the rest never receives these messages.
+func TestDrainDoesNotWaitForMessagesAcknowledgedBefore(t *testing.T) {
+	t.Parallel()
+	for rest, limit := range map[string]time.Duration{
+		"b": 700 * time.Millisecond, // the gap before it shows that the broker keeps the acknowledgements
+		"a": 2 * time.Second,
+	} {
+		t.Run(rest, func(t *testing.T) {
+			s := newSiteInProcess(t, pulsartest.WithBatchIndexAcknowledgment())
+			first := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
+			s.publish(true, "a", "b", "c")
+			for range 3 {
+				msg, err := first.Receive(context.Background())
+				require.NoError(t, err)
+				if string(msg.Payload()) != rest {
+					require.NoError(t, first.Ack(msg))
+				}
+			}
+			time.Sleep(300 * time.Millisecond) // acknowledgements are sent after 100 ms
+			first.Close()
+			var log logtest.Buffer
+			handled := make(chan string, 3)
+			w, err := worker.New(s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared}),
+				func(_ context.Context, msg pulsar.Message) error {
+					handled <- string(msg.Payload())
+					return nil
+				}, worker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- w.Run(ctx) }()
+			require.Equal(t, rest, waittest.Next(t, handled))
+			began := time.Now()
+			cancel()
+			require.NoError(t, waittest.Next(t, ended))
+			require.Less(t, time.Since(began), limit)
+			require.NotContains(t, log.String(), "drain timeout is over")
+			if rest == "b" {
+				require.NotContains(t, log.String(), "may come again")
+			}
 		})
 	}
 }

@@ -22,7 +22,10 @@ func (g *Group) learn(now time.Duration, e *entry, m *message, epoch uint64) {
 	if g.o.IndexAcks == NoIndexAcks {
 		return
 	}
-	// the copy continues the delivery of the previous one
+	// The copy continues the delivery of the previous one, or is the first copy of its entry. Then the messages before it
+	// that did not come were left out. (After a Seek into the middle of a batch they were not. A settled message that
+	// comes again corrects that.)
+	isFirst := !a.came && !a.again
 	continues := a.came && m.index > a.last && a.epoch == epoch
 	first := int32(0)
 	if continues {
@@ -35,7 +38,7 @@ func (g *Group) learn(now time.Duration, e *entry, m *message, epoch uint64) {
 	sure := a.settled > 0 && until-a.settledAt >= g.o.AckedAfter
 	for index := first; index < m.index; index++ {
 		switch x := e.known(index); {
-		case x == nil && continues, x != nil && x.state == Settled && sure:
+		case x == nil && (continues || isFirst), x != nil && x.state == Settled && sure:
 			g.o.IndexAcks = KeptIndexAcks
 		}
 	}

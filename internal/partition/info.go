@@ -73,11 +73,12 @@ func (g *Group) Oldest(now time.Duration) (longest time.Duration) {
 }
 
 // Unfinished counts the settled messages of batches that are not settled as a whole, and the messages of such batches
-// that are about to arrive.
-func (g *Group) Unfinished() (settled, arriving int) {
+// that are about to arrive. If none comes while the application reads, the broker has left them out of their batch.
+func (g *Group) Unfinished(now time.Duration) (settled, arriving int) {
+	total := g.reading.at(now)
 	for _, p := range g.partitions {
 		settled += p.in[Settled]
-		if e := p.current; e != nil && e.ack.settled > 0 {
+		if e := p.current; e != nil && e.ack.settled > 0 && total-p.readingWhenCopyCame < idleTime {
 			arriving += int(e.ack.total) - int(e.in[Settled]+e.unsettled())
 		}
 	}
