@@ -139,8 +139,9 @@ func (l *Letter) setOrigin(dlq string) {
 		l.OriginID = cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID])
 	}
 	if l.Subscription == "" && l.Origin != "" { // the default name of a dead letter topic contains the subscription
-		if rest, ok := strings.CutPrefix(local(dlq), local(l.Origin)+"-"); ok {
-			l.Subscription, _ = strings.CutSuffix(rest, pulsar.DlqTopicSuffix)
+		rest, follows := strings.CutPrefix(local(dlq), local(l.Origin)+"-")
+		if name, ends := strings.CutSuffix(rest, pulsar.DlqTopicSuffix); follows && ends {
+			l.Subscription = name
 		}
 	}
 }
