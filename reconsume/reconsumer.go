@@ -130,8 +130,6 @@ func (r *Reconsumer) DeadLetterTopic() string { return r.o.DeadLetterTopic }
 // With delay levels, the property RECONSUMETIMES decides the level. After LaterLevel, Later uses the next level
 // instead. The last level repeats. These properties count only on a message from the retry topic: on any other message
 // they are another consumer's, or forged, and Later begins with the first delay.
-//
-// If the policy panics, Later returns an error and publishes nothing.
 func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, options ...LaterOption) error {
 	if err := check(ctx, cm); err != nil {
 		return err
@@ -158,11 +156,6 @@ func (r *Reconsumer) policy(msg pulsar.Message) (how retry, err error) {
 	if msg == nil {
 		return how, errNoMessage
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("reconsume: the policy panicked: %v", p)
-		}
-	}()
 	levels, _ := r.o.Backoff.(backoff.DelayLevels)
 	if last := delayLevel(msg.Properties(), levels); last > 0 && r.o.isOwnRetry(msg) {
 		return r.level(min(last+1, len(levels)))
