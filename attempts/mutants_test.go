@@ -33,7 +33,6 @@ var mutants = []struct{ rule, file, with, without, says string }{
 	{"a message waits until its session lives or is lost", "arrive.go", "		r.due = max(r.due, since+x.lease+1)\n", "		_, _ = x, since\n", "is handled after"},
 	{"a session that is heard lives", "state.go", "now-x.heard > x.lease }", "now-x.heard > x.lease/9 }", "is dead after"},
 	{"a settled message is not handed out", "../internal/partition/arrive.go", "if p.isComplete(e, at.position) {", "if false {", "which has settled it"},
-	{"a request is repeated", "../internal/partition/request.go", "r.partition.addRequest(first.id)\n	g.clock.Set(&r.timer, now+r.pause())\n", "r.partition.addRequest(first.id)\n", "is stuck"},
 	{"a stale message is not handed out from memory", "../internal/partition/connection.go", "	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())\n", "	_ = p\n	return false\n", "to the other"},
 	{"a passive consumer hands out nothing from memory", "../internal/partition/connection.go", "		p.floor = g.epoch\n", "", "not active"},
 }
