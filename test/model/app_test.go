@@ -2,7 +2,6 @@ package model
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -121,30 +120,10 @@ func (r *modelRun) done() {
 	r.w.nudge()
 }
 
-// safely turns a panic of a callback into an error.
-func safely(f func() error) (err error) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case modelPanic:
-			err = p
-		default:
-			panic(p)
-		}
-	}()
-	return f()
-}
-
-// modelPanic is the value of a callback's panic. It has the seed, because an unrecovered panic ends the test before the
-// test prints the seed.
-type modelPanic struct{ seed uint64 }
-
-func (p modelPanic) Error() string { return fmt.Sprintf("model: a callback panics, seed %d", p.seed) }
-
 // allowed fails the run if a call that settles messages must not return err.
 func (r *modelRun) allowed(what string, err error) {
 	switch {
-	case err == nil, errors.As(err, new(modelPanic)), r.isClosed():
+	case err == nil, r.isClosed():
 	case isForgotten(err):
 	case r.cfg.Response && (errors.Is(err, errModelAck) || errors.Is(err, errModelConnection)):
 	default:
@@ -173,7 +152,7 @@ func (r *modelRun) nackBy(m *modelExpected, kind int, delay time.Duration) {
 	m.stand, m.waits, m.due = modelWaits, time.Now(), time.Now().Add(max(0, delay))
 	m.count++
 	m.nacking = true
-	msg, panics := m.msg, r.panics.Load()
+	msg := m.msg
 	go func() {
 		defer r.done()
 		defer func() {
@@ -191,11 +170,6 @@ func (r *modelRun) nackBy(m *modelExpected, kind int, delay time.Duration) {
 		default:
 			r.c.Nack(msg)
 		}
-		if r.panics.Load() != panics {
-			r.mu.Lock()
-			m.due = time.Time{}
-			r.mu.Unlock()
-		}
 	}()
 }
 
@@ -203,7 +177,7 @@ func (r *modelRun) nackBy(m *modelExpected, kind int, delay time.Duration) {
 // delivery.
 func (r *modelRun) nackInVain() {
 	m := r.one(r.all(func(m *modelExpected) bool {
-		return m.settling == 0 && !m.nacking && !m.loose && !m.unsure && (len(m.old) > 0 || m.msg != nil && m.stand != modelHeld)
+		return m.settling == 0 && !m.nacking && !m.unsure && (len(m.old) > 0 || m.msg != nil && m.stand != modelHeld)
 	}))
 	if m == nil {
 		return
@@ -229,7 +203,7 @@ func (r *modelRun) inProgress(m *modelExpected) {
 	if m == nil || r.rng.IntN(3) == 0 {
 		m = r.one(r.all(func(m *modelExpected) bool { return m.msg != nil && m.settling == 0 }))
 	}
-	if m == nil || m.loose || m.unsure || m.deadline.Equal(time.Now()) {
+	if m == nil || m.unsure || m.deadline.Equal(time.Now()) {
 		return
 	}
 	held := m.stand == modelHeld

@@ -3,7 +3,6 @@ package model
 import (
 	"time"
 
-	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
 // away returns the topic that has no broker for a time, or nil.
@@ -44,9 +43,6 @@ func (r *modelRun) comeBack(limit time.Duration) {
 	p := r.away()
 	if p == nil {
 		return
-	}
-	if r.panics.Load() > 0 { // if a policy panicked, the delay is the default
-		limit += nack.DefaultDelay
 	}
 	if !r.w.run(limit, func() bool { return len(r.missing(1)) == 0 }) {
 		r.w.fail("while %v is away: after %v of only Receive and Ack, messages of other topics are missing: %v, %+v", p.sub.name, limit,

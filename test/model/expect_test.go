@@ -43,7 +43,6 @@ type modelExpected struct {
 
 	unsure bool // a call that settles it failed, but the broker may have the acknowledgement
 	either bool // it was settled shortly before an operator's reset, so it may come back or not
-	loose  bool // a callback panicked, so its due time is unknown
 }
 
 type modelStand uint8
@@ -68,8 +67,8 @@ func (m *modelExpected) String() string {
 	case modelSettled:
 		s += fmt.Sprintf(" by %v %v ago", m.how, time.Since(m.settled).Round(time.Microsecond))
 	}
-	if m.settling > 0 || m.unsure || m.either || m.loose {
-		s += fmt.Sprintf(", settling %d, unsure %t, either %t, loose %t", m.settling, m.unsure, m.either, m.loose)
+	if m.settling > 0 || m.unsure || m.either {
+		s += fmt.Sprintf(", settling %d, unsure %t, either %t", m.settling, m.unsure, m.either)
 	}
 	return s
 }
@@ -149,8 +148,8 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	return o
 }
 
-// handed checks a message that the application has just received. loose is set if a callback panicked during the call.
-func (r *modelRun) handed(msg pulsar.Message, loose bool) {
+// handed checks a message that the application has just received.
+func (r *modelRun) handed(msg pulsar.Message) {
 	o := r.origin(msg)
 	if o.copy == nil {
 		return
@@ -192,9 +191,9 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 		r.w.fail("%v comes again: %v", m, r.because(m, o))
 	case m.stand == modelSettled: // it was delivered while a call settled it
 		return
-	case m.stand == modelHeld && !m.loose:
+	case m.stand == modelHeld:
 		r.w.fail("%v is with the application and comes again: %v", m, r.because(m, o))
-	case m.stand == modelWaits && now.Before(m.due) && !m.loose: // if loose, it may have timed out before its nack
+	case m.stand == modelWaits && now.Before(m.due):
 		r.w.fail("%v is early by %v", m, m.due.Sub(now))
 	}
 	r.checkCount(m, o, count)
@@ -207,7 +206,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	if m.msg != nil {
 		m.old = append(m.old, m.msg)
 	}
-	m.stand, m.msg, m.copy, m.at, m.count, m.slack, m.loose = modelHeld, msg, c, now, count, 0, loose
+	m.stand, m.msg, m.copy, m.at, m.count, m.slack = modelHeld, msg, c, now, count, 0
 	m.deadline = now.Add(r.cfg.Timeout + r.delay(count))
 }
 

@@ -73,7 +73,6 @@ func (r *modelRun) take(ctx context.Context, cancel func(), done bool) {
 	r.takes++
 	r.mu.Unlock()
 	channel := r.cfg.Chan && (!r.cfg.Mix || r.rng.IntN(2) == 0)
-	panics := r.panics.Load()
 	ended := make(chan time.Time, 1)
 	context.AfterFunc(ctx, func() { ended <- time.Now() })
 	go func() {
@@ -87,17 +86,17 @@ func (r *modelRun) take(ctx context.Context, cancel func(), done bool) {
 		began := time.Now()
 		msg, err := r.receive(ctx, channel)
 		for err == nil && r.cfg.UpTo > 0 && !r.w.failed() && !r.w.calm.Load() {
-			r.handed(msg, r.panics.Load() != panics)
+			r.handed(msg)
 			r.upTo(msg)
-			panics, began = r.panics.Load(), time.Now()
+			began = time.Now()
 			msg, err = r.receive(ctx, channel)
 		}
 		switch {
 		case err == nil && done:
 			r.w.fail("Receive returned %v although its context was done", msg.ID())
 		case err == nil:
-			r.handed(msg, r.panics.Load() != panics)
-		case errors.As(err, new(modelPanic)), r.isClosed():
+			r.handed(msg)
+		case r.isClosed():
 		case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
 			r.w.fail("Receive: %v, its context: %v", err, ctx.Err())
 		default:
@@ -110,8 +109,7 @@ func (r *modelRun) take(ctx context.Context, cancel func(), done bool) {
 
 func (r *modelRun) receive(ctx context.Context, channel bool) (msg pulsar.Message, err error) {
 	if !channel {
-		err = safely(func() (err error) { msg, err = r.c.Receive(ctx); return err })
-		return msg, err
+		return r.c.Receive(ctx)
 	}
 	select {
 	case cm := <-r.c.Chan():

@@ -44,8 +44,7 @@ type modelRun struct {
 	head    map[*modelPart]*modelCopy // the head of each queue at the last delivery
 
 	callbacks    [4]atomic.Uint64 // calls of each kind
-	panics       atomic.Int32
-	backOffCalls atomic.Int32 // calls of BackOffPolicyFunc
+	backOffCalls atomic.Int32     // calls of BackOffPolicyFunc
 	steps        int
 }
 
@@ -108,7 +107,7 @@ func modelOptions(r *modelRun) []redelivery.Option {
 // delay returns the delay of the run's policies.
 func (r *modelRun) delay(count uint32) time.Duration { return r.policy.Next(count) }
 
-// modelPolicy is a policy of the application that may call the Consumer and panic.
+// modelPolicy is a policy of the application that may call the Consumer.
 type modelPolicy struct {
 	r       *modelRun
 	timeout bool
@@ -119,7 +118,7 @@ func (p modelPolicy) Next(count uint32) time.Duration {
 	if p.timeout {
 		kind = modelTimeoutPolicy
 	}
-	p.r.callback(kind, false)
+	p.r.callback(kind)
 	return p.r.delay(count)
 }
 
@@ -131,17 +130,12 @@ const (
 	modelBeforeConsume
 )
 
-// callback is called by each function of the application that the Consumer calls. It may call the Consumer, and panic.
-func (r *modelRun) callback(kind int, panics bool) {
+// callback is called by each function of the application that the Consumer calls. It may call the Consumer.
+func (r *modelRun) callback(kind int) {
 	n := r.callbacks[kind].Add(1)
 	h := rand.New(rand.NewPCG(r.cfg.base(), uint64(1000+kind)+4*n)).IntN(1000)
 	if r.c == nil {
 		return
-	}
-	if panics && h%40 == 0 && !r.w.calm.Load() {
-		r.panics.Add(1)
-		r.w.note("a callback panics")
-		panic(modelPanic{r.cfg.Seed})
 	}
 	if !r.cfg.Callbacks || h%3 != 0 {
 		return

@@ -9,7 +9,7 @@ import (
 
 func (r *modelRun) ack(m *modelExpected, msg pulsar.Message, how string) {
 	defer r.done()
-	err := safely(func() error { return r.c.Ack(msg) })
+	err := r.c.Ack(msg)
 	r.allowed(how, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,7 +28,7 @@ func (r *modelRun) ackList() {
 	}
 	r.call(func() {
 		defer r.done()
-		err := safely(func() error { return r.c.AckIDList(ids) })
+		err := r.c.AckIDList(ids)
 		var some pulsar.AckError
 		if errors.As(err, &some) {
 			for id, err := range some {
@@ -74,7 +74,7 @@ func (r *modelRun) ackCumulative() {
 	r.call(func() {
 		defer r.done()
 		r.w.note("AckCumulative of %v", m)
-		err := safely(func() error { return r.c.AckCumulative(msg) })
+		err := r.c.AckCumulative(msg)
 		r.allowed(how, err)
 		r.mu.Lock()
 		defer r.mu.Unlock()
