@@ -287,7 +287,7 @@ func (p *preparation) effective() Options {
 		}
 	}
 	if !s.isWrapped {
-		o.Topics, o.TopicsPattern, o.Type = slices.Clone(topicsOf(p.opts)), p.opts.TopicsPattern, typeName(p.opts.Type)
+		o.Topics, o.TopicsPattern, o.Type = topicsOf(p.opts), p.opts.TopicsPattern, typeName(p.opts.Type)
 		o.ReceiverQueueSize, o.BatchIndexAcknowledgment = p.queue(), p.opts.EnableBatchIndexAcknowledgment
 	}
 	return o

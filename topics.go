@@ -2,6 +2,7 @@ package redelivery
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -61,12 +62,12 @@ func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, origin, subscr
 	}
 }
 
-// topicsOf returns the topics that opts names; none for a pattern.
+// topicsOf returns a copy of the topics that opts names; none for a pattern. It is a copy because callers append to it.
 func topicsOf(opts pulsar.ConsumerOptions) []string {
 	if opts.Topic != "" {
 		return []string{opts.Topic}
 	}
-	return opts.Topics
+	return slices.Clone(opts.Topics)
 }
 
 // checkPersistent refuses a non-persistent topic: the broker could not redeliver a message whose retry or dead letter

@@ -224,6 +224,17 @@ func TestSubscribeWithLeavesTheCallersOptionsAlone(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, opts.Topics)
 }
 
+// A program may divide its topics among Consumers: the topics after those of this one belong to the next.
+func TestSubscribeLeavesTopicsAfterItsOwnAlone(t *testing.T) {
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	topics := []string{"a", "b", "c"}
+	opts := pulsar.ConsumerOptions{Topics: topics[:2], SubscriptionName: "s", Type: pulsar.Shared}
+	c, err := redelivery.Subscribe(b.Client, opts)
+	require.NoError(t, err)
+	defer c.Close()
+	assert.Equal(t, []string{"a", "b", "c"}, topics)
+}
+
 // The list says whether the Consumer implements the method or passes it on. A new method needs a decision.
 func TestEveryMethodOfUpstreamIsListed(t *testing.T) {
 	const ours, inner = "ours", "passed on"
