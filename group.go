@@ -134,6 +134,7 @@ func (c *Consumer) lost() {
 	c.loss.any.Store(true)
 	c.group.Lost(now)
 	c.unlockInside(now)
+	c.wakeUp() // a zero-queue consumer that reconnects must not be asked for a message
 	c.reportLoss("", LostConnection)
 }
 

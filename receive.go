@@ -178,15 +178,17 @@ func (c *Consumer) wait(ctx context.Context) error {
 }
 
 // await does what wait does, after the group was notified. Some inner consumers show only by an error of Receive that
-// they have closed themselves (mustPoll). Of these, await calls Receive after each second without a message.
+// they have closed themselves (mustPoll). Of these, await calls Receive after each second without a message. A
+// zero-queue consumer that reconnects is left alone, and await looks each second whether it is connected again.
 func (c *Consumer) await(ctx context.Context) error {
 	for {
+		hasQueue, reconnects := c.reader.HasQueue(), c.hooks.Reconnecting() > 0
 		var quiet <-chan time.Time
-		if c.mustPoll.Load() && c.reader.HasQueue() {
+		if hasQueue && c.mustPoll.Load() || !hasQueue && reconnects {
 			quiet = time.After(checkTime)
 		}
 		select {
-		case cm, open := <-c.reader.Wait():
+		case cm, open := <-c.reader.Wait(reconnects):
 			if open {
 				c.reader.Put(cm)
 			} else {
@@ -194,6 +196,9 @@ func (c *Consumer) await(ctx context.Context) error {
 			}
 			return nil
 		case <-quiet:
+			if !hasQueue {
+				continue
+			}
 			msg, closed := upstream.IsClosed(c.current())
 			if msg != nil {
 				c.reader.Put(pulsar.ConsumerMessage{Consumer: c.current(), Message: msg})

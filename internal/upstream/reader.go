@@ -85,9 +85,14 @@ func (r *Reader) take(limit int) {
 	}
 }
 
-// Wait returns a channel that yields the next message. Pass that message to Put. Call it when Next returned none.
-func (r *Reader) Wait() <-chan pulsar.ConsumerMessage {
-	if r.zero != nil {
+// Wait returns a channel that yields the next message. Pass that message to Put. Call it when Next returned none. A
+// zero-queue consumer is asked for a message unless it reconnects: if it gave up, its Close would wait for Receive.
+func (r *Reader) Wait(reconnects bool) <-chan pulsar.ConsumerMessage {
+	switch {
+	case r.zero == nil:
+	case reconnects:
+		r.zero.recall()
+	default:
 		r.zero.begin()
 	}
 	return r.messages

@@ -54,7 +54,7 @@ func TestReaderTakesAllAvailableMessagesTogether(t *testing.T) {
 func TestReaderReturnsThePutMessageFirst(t *testing.T) {
 	consumer := withMessages(1)
 	r := newReader(t, consumer, 10)
-	cm := <-r.Wait()
+	cm := <-r.Wait(false)
 	consumer.channel <- numbered(1)
 	r.Put(cm)
 	require.True(t, r.Has())
@@ -171,7 +171,7 @@ func TestIsClosedIsTrueOnceTheConsumerIsClosed(t *testing.T) {
 
 	publish(t, broker, "t", 1)
 	r := newReader(t, consumer, 1)
-	r.Put(waittest.Next(t, r.Wait()))
+	r.Put(waittest.Next(t, r.Wait(false)))
 	publish(t, broker, "t", 1)
 	for msg == nil { // IsClosed does not always take the message
 		msg, closed = upstream.IsClosed(consumer)

@@ -45,6 +45,9 @@ func newZero(t *testing.T) *zero {
 	return z
 }
 
+// Wait calls Wait of a connected consumer.
+func (z *zero) Wait() <-chan pulsar.ConsumerMessage { return z.Reader.Wait(false) }
+
 // sleep sleeps for d, and then until all goroutines wait.
 func (z *zero) sleep(d time.Duration) {
 	time.Sleep(d)
@@ -126,6 +129,18 @@ func TestZeroQueueGoesOnAfterARecall(t *testing.T) {
 	})
 }
 
+func TestZeroQueueIsNotAskedWhileItReconnects(t *testing.T) {
+	inZero(t, func(t *testing.T, z *zero) {
+		z.Reader.Wait(true)
+		require.Zero(t, z.calls)
+		z.Wait()
+		z.Reader.Wait(true) // ends the call
+		z.sleep(time.Hour)
+		require.Zero(t, z.sent)
+		require.Equal(t, 1, entryOf(<-z.Wait(), true))
+	})
+}
+
 func TestForgetDropsTheMessageOfAZeroQueue(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -199,7 +214,7 @@ func TestRecallOnABrokerLosesNothing(t *testing.T) {
 	for ctx := waittest.Context(t); len(seen) < n; r.Recall() {
 		require.NoError(t, ctx.Err(), "%d of %d came", len(seen), n)
 		select {
-		case cm := <-r.Wait():
+		case cm := <-r.Wait(false):
 			r.Put(cm)
 		case <-time.After(time.Millisecond / 10): // often before a message comes
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
@@ -36,4 +37,25 @@ func TestFailuresOfTopicsThatEndTogetherAreAllReported(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Close of upstream's zero-queue consumer waits for its Receive, which waits for a message.
+func TestReceiveOfZeroQueueConsumerReturnsWhenItsTopicIsDeleted(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, pulsartest.WithoutTopicCreation())
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
+	opts.EnableZeroQueueConsumer = true
+	failed := make(chan redelivery.Failed, 1)
+	c := b.Subscribe(opts, redelivery.WithObserver(redelivery.Observer{Failed: func(e redelivery.Failed) { failed <- e }}))
+	received := make(chan error, 1)
+	go func() { _, err := c.Receive(t.Context()); received <- err }()
+	time.Sleep(100 * time.Millisecond)
+	b.Admin("DELETE", opts.Topic, "?force=true", nil, nil)
+	select {
+	case err := <-received:
+		require.Error(t, err)
+	case <-time.After(testkit.Patience):
+		require.FailNow(t, "Receive hangs")
+	}
+	require.ErrorContains(t, (<-failed).Err, "TopicNotFound")
 }
