@@ -185,9 +185,8 @@ func (c *Consumer) call(f func() error) error {
 	return f()
 }
 
-// untilClosed does what call does, but does not wait for f once the Consumer is closed or gives up: with several
-// topics, pulsar-client-go calls their consumers one after the other, and waits forever for a consumer that is already
-// closed.
+// untilClosed does what call does, but does not wait for f once the Consumer is closed or gives up: pulsar-client-go
+// waits forever for the answer of a consumer that was closed during the call or, with several topics, before it.
 func (c *Consumer) untilClosed(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- c.call(f) }()

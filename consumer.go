@@ -175,7 +175,16 @@ func (c *Consumer) Subscription() string { return c.options.Subscription }
 // GetLastMessageIDs returns the id of the last message published to each partition. With TopicsPattern it must not be
 // called while topics appear or vanish: pulsar-client-go reads its own list of topics without a lock.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
-	return c.current().GetLastMessageIDs()
+	answer := make(chan []pulsar.TopicMessageID, 1)
+	err := c.untilClosed(func() error {
+		ids, err := c.current().GetLastMessageIDs()
+		answer <- ids
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-answer, nil
 }
 
 // reportFailure logs and counts an error that no method can return, and reports it to observers. what names the

@@ -186,6 +186,29 @@ func TestAllMethodsAtOnceReturn(t *testing.T) {
 	}
 }
 
+// A service may report its backlog on a goroutine of its own.
+func TestLastMessageIDsDuringCloseReturn(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(3)
+	for range 20 {
+		c := b.Subscribe(b.Options(topic, pulsar.Shared))
+		var calls sync.WaitGroup
+		for range 20 {
+			calls.Go(func() {
+				for {
+					if _, err := c.GetLastMessageIDs(); err != nil {
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(20 * time.Millisecond)
+		c.Close()
+		finishes(t, &calls, testkit.Patience)
+	}
+}
+
 func TestUnsubscribeOfBusyConsumerReturns(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {
