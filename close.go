@@ -110,6 +110,9 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	}
 	c.mustPoll.Store(true)
 	c.wakeUp() // so that a goroutine that waits in await begins to poll
+	if topic := upstream.TopicOf(child); err != nil && topic != "" {
+		err = fmt.Errorf("%s: %w", topic, err)
+	}
 	now := c.lock()
 	c.group.Leave(child)
 	switch {

@@ -204,7 +204,7 @@ func (c *Consumer) nackAndMove(d partition.Delivery, f partition.Failure, reason
 	c.letters.add(c, func() {
 		_ = c.moveAsync(c.publishing, outgoing{d, d.Count}, start, func(err error) {
 			if err != nil && !c.isOver() {
-				c.logFailed(what, err, "message", d.Object)
+				c.logFailed(what, err, "topic", d.ID.Topic, "message", d.Object)
 			}
 		})
 	})

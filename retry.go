@@ -1,6 +1,7 @@
 package redelivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,18 +80,23 @@ func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, properties map[string]string,
 	delay time.Duration) {
 	const what = "reconsume later"
+	n, invalid := c.nameOf(msg)
+	var about []any
+	if invalid == nil {
+		about = []any{"topic", cmp.Or(n.Topic, orZero(msg.Topic)), "message", n.object}
+	}
 	err := c.later(context.Background(), msg,
 		after(publishing.Retry{Delay: delay, Properties: properties, Callback: func(err error) {
 			if err != nil {
-				c.logFailed(what, err) // observers know it already
+				c.logFailed(what, err, about...) // observers know it already
 				c.Nack(msg)
 			}
 		}}), nil)
 	if err == nil {
 		return
 	}
-	c.reportFailure("reconsume", what, err)
-	if _, foreign := c.nameOf(msg); foreign == nil {
+	c.reportFailure("reconsume", what, err, about...)
+	if invalid == nil {
 		c.Nack(msg)
 	}
 }

@@ -28,6 +28,13 @@ type closable struct{ closed func() }
 
 func (c *closable) Close() { c.closed() }
 
+// TopicOf returns the topic of a consumer of one topic, which no public method shows once the consumer is closed. It
+// returns "" if consumer is not pulsar-client-go's own.
+func TopicOf(consumer pulsar.Consumer) (topic string) {
+	defer func() { _ = recover() }()
+	return private(reflect.ValueOf(consumer), "topic").String()
+}
+
 // private returns a field of the struct that v points to, exported or not.
 func private(v reflect.Value, name string) reflect.Value {
 	f := v.Elem().FieldByName(name)

@@ -279,7 +279,7 @@ func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 			select {
 			case e := <-failures:
 				require.Equal(t, "receive", e.Operation)
-				require.Error(t, e.Err)
+				require.ErrorContains(t, e.Err, "persistent://public/default/t-") // names the topic
 			case <-time.After(testkit.Patience):
 				require.FailNow(t, "the reason is not reported")
 			}

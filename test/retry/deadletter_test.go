@@ -60,7 +60,7 @@ func TestRefusedDeadLetterIsTriedAgain(t *testing.T) {
 	b.Send(topic, 1, false)
 	c.Nack(testkit.Receive(t, c))
 	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, 10*time.Millisecond)
-	require.Contains(t, log.String(), "dead letter failed")
+	require.Contains(t, log.String(), `"redelivery: dead letter failed" topic=`+topic)
 	require.Equal(t, 1, b.Stats(topic, 0).Backlog)
 	b.InProcess.Inject("PRODUCER", testkit.DeadLetterTopic(topic), 0, pulsartest.Pass)
 	dead := b.SubscribeDeadLetters(topic)
