@@ -203,8 +203,14 @@ func (c *Consumer) logFailed(what string, err error, attrs ...any) {
 	c.failures.Add(1)
 }
 
-// log logs a line with the names of the consumer and the subscription.
+// log logs a line with the names of the consumer and the subscription. Ids of messages become text: as JSON they would
+// be {}, since their types have no exported fields.
 func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
+	for i, value := range attrs {
+		if id, ok := value.(pulsar.MessageID); ok {
+			attrs[i] = id.String()
+		}
+	}
 	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
 		append(attrs, "consumer", c.consumerName(), "subscription", c.options.Subscription)...)
 }

@@ -21,7 +21,7 @@ func (l *Log) follow(life context.Context, c *link) error {
 		f, err := decode(msg.Payload())
 		if err != nil { // a message of another program, or of a later version of this one
 			l.o.Logger.Warn("attempts: a message of the log cannot be read and is skipped",
-				"topic", c.topic, "message", msg.ID(), "error", err)
+				"topic", c.topic, "message", msg.ID().String(), "error", err)
 			continue
 		}
 		l.take(readAt(time.Now(), f, msg))

@@ -121,7 +121,7 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	instead := func(err error) {
 		r.o.Logger.Warn("reconsume: a dead letter goes to the usual topic: the topic of DeadLetterTo refuses it",
 			"topic", name, "usual", usual,
-			"message", cm.ID(), "error", err)
+			"message", cm.ID().String(), "error", err)
 		props[PropertyDeadLetterTopic] = name
 		note.Topic = usual
 	}

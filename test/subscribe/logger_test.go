@@ -3,6 +3,7 @@ package subscribe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
@@ -89,5 +91,24 @@ func TestLoggerMayCallTheConsumer(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Most services log JSON. The types of ids have no exported fields.
+func TestLogInJSONNamesTopicAndMessage(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
+	var log logtest.Buffer
+	c := b.Subscribe(opts, redelivery.WithLogger(slog.New(slog.NewJSONHandler(&log, nil))))
+	b.Send(topic, 2, false)
+	first, second := testkit.Receive(t, c), testkit.Receive(t, c)
+	require.NoError(t, c.DeadLetter(t.Context(), first, io.EOF))
+	c.ReconsumeLater(second, 0) // fails: there is no retry topic
+	for what, msg := range map[string]pulsar.Message{"dead letter": first, "reconsume later failed": second} {
+		require.Contains(t, log.String(),
+			fmt.Sprintf(`"msg":"redelivery: %s","topic":%q,"message":%q`, what, topic, msg.ID()))
 	}
 }
