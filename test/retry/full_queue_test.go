@@ -72,3 +72,20 @@ func TestMessageIsSettledWhileTheQueueIsFull(t *testing.T) {
 		}
 	}
 }
+
+// The Consumer takes no more messages than its queue holds while the retry topic is away: others can handle them.
+func TestUnansweredPublicationTakesNoMessagesFromOthers(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	topic := b.NewTopic(0)
+	opts := b.RetryOptions(topic, 1000)
+	opts.ReceiverQueueSize = 10
+	c := b.Subscribe(opts)
+	b.InProcess.Inject("SEND", testkit.RetryTopic(topic), -1, pulsartest.Drop)
+	b.Send(topic, 1000, false)
+	msg := testkit.Receive(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	require.ErrorIs(t, c.ReconsumeLaterNext(ctx, msg), context.DeadlineExceeded)
+	require.LessOrEqual(t, b.Stats(topic, 0).Unacked, 2*10+10)
+}
