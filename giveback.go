@@ -16,11 +16,7 @@ import (
 
 // inner has the inner consumer. GiveBack closes that one, and the next Receive subscribes another one in its place.
 type inner struct {
-	consumer atomic.Pointer[pulsar.Consumer]
-	// subscribes another inner consumer; nil if the options do not allow that
-	subscribeAgain func() (pulsar.Consumer, error)
-	// subscribes to the main topic without the retry topic; nil if the options do not allow that
-	subscribeMain func() (pulsar.Consumer, error)
+	consumer      atomic.Pointer[pulsar.Consumer]
 	hasRetryTopic bool  // consumer reads a retry topic too
 	ahead         int   // how many messages the reader takes together
 	children      int32 // number of topics that consumer reads
@@ -28,11 +24,14 @@ type inner struct {
 	interrupts  atomic.Int32 // calls of interrupt that wait for the turn; Receive gives up the turn for them
 	beingClosed atomic.Bool  // consumer is being closed, and another one will replace it
 
-	// The turn guards these:
-	isDetached  bool         // consumer was closed, and is not replaced yet
-	subscribing <-chan error // gets the outcome of an attempt to subscribe again; nil if no attempt is under way
-	failedTries uint32       // failed attempts to subscribe again
-	deleted     bool         // the subscription was deleted
+	// The turn guards these. Both functions are nil if the options do not allow a call, or if the subscription was
+	// deleted: the call would create it again.
+	subscribeAgain func() (pulsar.Consumer, error) // subscribes another inner consumer
+	subscribeMain  func() (pulsar.Consumer, error) // subscribes to the main topic without the retry topic
+	isDetached     bool                            // consumer was closed, and is not replaced yet
+	subscribing    <-chan error                    // gets the outcome of an attempt; nil if none is under way
+	failedTries    uint32                          // failed attempts to subscribe again
+	nextTry        time.Time                       // when the pause after a failed attempt ends
 
 	mu sync.Mutex // held while consumer is replaced
 }
@@ -51,16 +50,13 @@ type inner struct {
 // Shared or Key_Shared subscription that Unsubscribe has not deleted, and a receiver queue; otherwise it returns an
 // error that satisfies errors.Is with errors.ErrUnsupported. It returns ErrClosed after Close.
 func (c *Consumer) GiveBack() error {
-	if c.inner.subscribeAgain == nil || !c.settings.isShared {
-		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, "+
-			"and a queue", errors.ErrUnsupported)
-	}
 	if err := c.interrupt(); err != nil {
 		return err
 	}
 	defer c.turn.give()
-	if c.inner.deleted {
-		return fmt.Errorf("redelivery: GiveBack: %w: the subscription was deleted", errors.ErrUnsupported)
+	if c.inner.subscribeAgain == nil || !c.settings.isShared {
+		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription that "+
+			"Unsubscribe has not deleted, and a queue", errors.ErrUnsupported)
 	}
 	return c.detach()
 }
@@ -102,29 +98,28 @@ func waitWhile(busy func() bool, end time.Time) {
 	}
 }
 
-// resubscribeOrPause subscribes again after GiveBack. If that fails, it waits for a while, unless another call wants
-// the turn. The caller has the turn.
+// resubscribeOrPause subscribes again after GiveBack. After a failed attempt it first waits for a while, unless another
+// call wants the turn. The caller has the turn.
 func (c *Consumer) resubscribeOrPause(ctx context.Context) error {
+	timer := time.NewTimer(time.Until(c.inner.nextTry))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ended.Done():
+		return ErrClosed
+	}
 	err := c.resubscribe(ctx)
 	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ctx.Err()) {
 		return err
 	}
 	// queued, since the logger may call a method that takes the turn
 	c.observerCalls.add(c, func() { c.reportFailure("receive", "subscribing again", err) })
-	timer := time.NewTimer(backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.failedTries))
-	defer timer.Stop()
-	c.inner.failedTries++
-	for c.inner.interrupts.Load() == 0 {
-		select {
-		case <-timer.C:
-			return nil
-		case <-c.wake:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.ended.Done():
-			return ErrClosed
-		}
-	}
+	pause := backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.failedTries)
+	c.inner.failedTries, c.inner.nextTry = c.inner.failedTries+1, time.Now().Add(pause)
 	return nil
 }
 
@@ -154,7 +149,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 			return err
 		}
 		c.reader = upstream.NewReader(c.ended, c.current(), c.inner.ahead, c.receiveFailed)
-		c.inner.isDetached, c.inner.failedTries = false, 0
+		c.inner.isDetached, c.inner.failedTries, c.inner.nextTry = false, 0, time.Time{}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

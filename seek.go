@@ -49,7 +49,9 @@ func (c *Consumer) UnsubscribeForce() error {
 func (c *Consumer) unsubscribe(how func(pulsar.Consumer) error) error {
 	return c.withReaderStopped(func() error {
 		err := how(c.current())
-		c.inner.deleted = c.inner.deleted || err == nil
+		if err == nil {
+			c.inner.subscribeAgain, c.inner.subscribeMain = nil, nil
+		}
 		return err
 	})
 }
@@ -60,16 +62,13 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	if !c.inner.hasRetryTopic {
 		return c.withReaderStopped(func() error { return how(c.current()) })
 	}
-	if c.inner.subscribeMain == nil {
-		return fmt.Errorf("redelivery: Seek with a retry topic: %w: want Subscribe, one topic, and a durable "+
-			"subscription", errors.ErrUnsupported)
-	}
 	if err := c.interrupt(); err != nil {
 		return err
 	}
 	defer c.turn.give()
-	if c.inner.deleted {
-		return fmt.Errorf("redelivery: Seek: %w: the subscription was deleted", errors.ErrUnsupported)
+	if c.inner.subscribeMain == nil {
+		return fmt.Errorf("redelivery: Seek with a retry topic: %w: want Subscribe, one topic, and a durable "+
+			"subscription that Unsubscribe has not deleted", errors.ErrUnsupported)
 	}
 	if err := c.detach(); err != nil {
 		return err

@@ -176,6 +176,32 @@ func TestGiveBackWhileSubscribingAgainFailsReturnsAtOnce(t *testing.T) {
 	})
 }
 
+// The pause between two attempts does not depend on how long an application waits in Receive.
+func TestPollingReceiveDoesNotSubscribeAgainMoreOften(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			if attempts++; attempts > 1 {
+				return nil, errors.New("not allowed")
+			}
+			inner := testkit.NewFake()
+			inner.Prefetch(t, o.MessageChannel)
+			return inner, nil
+		}, pulsar.ConsumerOptions{Topic: "a", SubscriptionName: "s", Type: pulsar.Shared})
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.GiveBack())
+		for begin := time.Now(); time.Since(begin) < 5*time.Minute; {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			_, err := c.Receive(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		require.Less(t, attempts, 30)
+	})
+}
+
 // The new inner consumer gets no answer to the request.
 func TestMessageRequestedBeforeGiveBackIsNotLate(t *testing.T) {
 	t.Parallel()
