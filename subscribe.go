@@ -112,6 +112,7 @@ func (c *Consumer) setSubscribers(subscribe func(pulsar.ConsumerOptions) (pulsar
 			main := opts
 			main.Topic, main.Topics, main.RetryEnable, main.DLQ = topics[0], nil, false, nil
 			main.MessageChannel, main.Interceptors, main.EventListener = nil, nil, nil
+			main.Decryption = prepared.Decryption // pulsar-client-go fills it in, and opts has the caller's
 			main.ReceiverQueueSize = 1
 			main.StartMessageIDInclusive = true // otherwise a reconnection acknowledges the message that Seek names
 			return subscribe(main)

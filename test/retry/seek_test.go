@@ -71,6 +71,20 @@ func TestSeekWithRetryTopicResetsTheMainTopic(t *testing.T) {
 	}
 }
 
+// Seek subscribes to the main topic with the caller's options, which pulsar-client-go would fill in.
+func TestSeekWithRetryTopicLeavesTheCallersDecryptionAlone(t *testing.T) {
+	t.Parallel()
+	b, k := testkit.NewBroker(t), testkit.NewKeyReader()
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	opts.RetryEnable, opts.Decryption = true, k.Decryption()
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3,
+		ProducerOptions: pulsar.ProducerOptions{Encryption: k.Encryption(testkit.KeyName)}}
+	c := b.Subscribe(opts)
+	require.NoError(t, c.SeekByTime(time.Now().Add(-time.Hour)))
+	require.Nil(t, opts.Decryption.MessageCrypto)
+}
+
 // The error says that the seek is impossible.
 func TestSeekOfTwoTopicsWithRetryTopicIsRefused(t *testing.T) {
 	b := testkit.NewBroker(t)
