@@ -58,13 +58,15 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 		return fmt.Errorf("redelivery: AckWithTxn: message %v is of a batch of %d, want WithoutBatchIndexAcks or a "+
 			"client with EnableTransaction", n.object, size)
 	}
-	return c.ack(n, msg, partition.Undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) (err error) {
-		defer func() { // pulsar-client-go panics on a transaction that is not its own
-			if v := recover(); v != nil {
-				err = fmt.Errorf("redelivery: AckWithTxn: %v", v)
-			}
-		}()
-		return consumer.AckWithTxn(identified{msg, id, orZero(msg.RedeliveryCount)}, txn)
+	return c.ack(n, msg, partition.Undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
+		return c.untilEnded(func() (err error) {
+			defer func() { // pulsar-client-go panics on a transaction that is not its own
+				if v := recover(); v != nil {
+					err = fmt.Errorf("redelivery: AckWithTxn: %v", v)
+				}
+			}()
+			return consumer.AckWithTxn(identified{msg, id, orZero(msg.RedeliveryCount)}, txn)
+		})
 	})
 }
 
@@ -90,12 +92,12 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		c.calls.leave()
 		return nil
 	case standing == partition.Unknown:
-		err = c.acknowledge(func() error { return by(c.sourceOf(&a.Delivery), n.object) })
+		err = c.ackWith(by, c.sourceOf(&a.Delivery), n.object)
 		if err == nil && n.object.BatchIdx() < 0 {
 			c.settleEntry(n.ID)
 		}
 	default:
-		err = c.acknowledge(func() error { return by(c.sourceOf(&a.Delivery), ackID(&a)) })
+		err = c.ackWith(by, c.sourceOf(&a.Delivery), ackID(&a))
 		c.endAck(&a, err, outcome)
 	}
 	c.calls.leave()
@@ -103,6 +105,24 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		c.acked(&n, msg, &a.Delivery, began, err)
 	}
 	return err
+}
+
+// ackWith acknowledges a message by its id.
+func (c *Consumer) ackWith(by ackBy, consumer pulsar.Consumer, id pulsar.MessageID) error {
+	if !c.awaitsAnswers { // no closure, which would cost an allocation
+		return by(consumer, id)
+	}
+	return c.acknowledge(func() error { return by(consumer, id) })
+}
+
+// answered is a consumer whose AckID does not wait for an answer that never comes.
+type answered struct {
+	pulsar.Consumer
+	c *Consumer
+}
+
+func (a answered) AckID(id pulsar.MessageID) error {
+	return a.c.ackWith(pulsar.Consumer.AckID, a.Consumer, id)
 }
 
 // sourceOf returns the consumer that acknowledges a delivery: the one of its topic, if the topic is known. The inner
@@ -150,7 +170,7 @@ func (c *Consumer) ackAgain(a partition.Again) {
 		id = upstream.Whole(id)
 	}
 	c.acksAgain.add(c, func() {
-		err := c.call(func() error { return a.Source.(pulsar.Consumer).AckID(id) })
+		err := c.call(func() error { return c.ackWith(pulsar.Consumer.AckID, a.Source.(pulsar.Consumer), id) })
 		if err != nil && !c.isOver() && !errors.Is(err, errGivingBack) {
 			c.reportFailure("ack", "acknowledging a settled message again", err, "topic", a.Topic, "message", id)
 		}
@@ -188,7 +208,7 @@ func (c *Consumer) ackCumulative(n name) error {
 	if d.Object != nil {
 		id = d.Object.(pulsar.MessageID)
 	}
-	err = c.call(func() error { return c.acknowledge(func() error { return consumer.AckIDCumulative(id) }) })
+	err = c.call(func() error { return c.ackWith(pulsar.Consumer.AckIDCumulative, consumer, id) })
 	if err != nil {
 		return err
 	}

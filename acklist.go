@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -38,9 +39,16 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	}
 	began, lists := c.now(), c.ackLists(names, failed)
 	for consumer, list := range lists {
-		_ = c.acknowledge(func() error { c.ackList(list, consumer); return nil })
+		mine := slices.Clone(list) // ackList may go on after acknowledge has returned
+		ended := c.acknowledge(func() error { c.ackList(mine, consumer); return nil })
+		if ended == nil {
+			copy(list, mine)
+		}
 		for i := range list {
 			a := &list[i]
+			if ended != nil {
+				a.err = ackOnClosed{ended}
+			}
 			if a.err != nil {
 				failed[a.object] = a.err
 			}

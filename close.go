@@ -188,11 +188,16 @@ func (c *Consumer) call(f func() error) error {
 	return f()
 }
 
-// untilClosed does what call does, but does not wait for f once the Consumer is closed or gives up: pulsar-client-go
-// waits forever for the answer of a consumer that was closed during the call or, with several topics, before it.
+// untilClosed does what call does, but does not wait for f once the Consumer is closed or gives up.
 func (c *Consumer) untilClosed(f func() error) error {
+	return c.untilEnded(func() error { return c.call(f) })
+}
+
+// untilEnded calls f, but does not wait for it once the Consumer is closed or gives up: pulsar-client-go waits forever
+// for the answer of a consumer that was closed during the call or, with several topics, before it.
+func (c *Consumer) untilEnded(f func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- c.call(f) }()
+	go func() { done <- f() }()
 	select {
 	case err := <-done:
 		return err

@@ -161,12 +161,14 @@ const (
 	maxAhead = 10_000
 )
 
-// acknowledge calls f, which acknowledges messages. With AckWithResponse it reads ahead until the broker has answered.
+// acknowledge calls f, which acknowledges messages. With AckWithResponse it reads ahead until the broker has answered,
+// and does not wait for f once the Consumer is closed or gives up.
 func (c *Consumer) acknowledge(f func() error) error {
-	if c.awaitsAnswers {
-		defer c.readAhead()()
+	if !c.awaitsAnswers {
+		return f()
 	}
-	return f()
+	defer c.readAhead()()
+	return c.untilEnded(f)
 }
 
 // readAhead is for a caller that waits for an answer of the broker. If the answer takes longer than answerTime,

@@ -229,7 +229,7 @@ func (c *Consumer) beginMove(ctx context.Context, x outgoing, start publication)
 	stop := context.AfterFunc(c.publishing, func() { cancel(ErrClosed) })
 	began, stopReading := c.now(), c.readAhead()
 	msg := x.Body.(pulsar.Message)
-	wait := start(ctx, pulsar.ConsumerMessage{Consumer: a.Source.(pulsar.Consumer),
+	wait := start(ctx, pulsar.ConsumerMessage{Consumer: answered{a.Source.(pulsar.Consumer), c},
 		Message: identified{msg, a.Object.(pulsar.MessageID), x.copyCount}}, note)
 	publishing.Begun(ctx)
 	return func() error {

@@ -419,6 +419,49 @@ func TestCloseOfClientEndsTheConsumer(t *testing.T) {
 	}
 }
 
+// Upstream never answers an acknowledgement that comes while it closes the consumer. The acknowledgements run in
+// goroutines that upstream does not end.
+func TestAckWithResponseReturnsWhenTheClientIsClosed(t *testing.T) {
+	t.Parallel()
+	if testkit.InOwnProcess(t) {
+		return
+	}
+	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"Ack": (*redelivery.Consumer).Ack,
+		"AckIDList": func(c *redelivery.Consumer, msg pulsar.Message) error {
+			return c.AckIDList([]pulsar.MessageID{msg.ID()})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n := range 10 {
+				b := testkit.NewBroker(t)
+				client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.URL, Logger: logtest.Client(t)})
+				require.NoError(t, err)
+				opts := b.Options(b.NewTopic(0), pulsar.Shared)
+				opts.AckWithResponse = true
+				c, err := redelivery.Subscribe(client, opts)
+				require.NoError(t, err)
+				b.Send(opts.Topic, 1000, false)
+				var calls sync.WaitGroup
+				for range 100 {
+					calls.Go(func() {
+						for {
+							msg, err := c.Receive(context.Background())
+							if err != nil || ack(c, msg) != nil {
+								return
+							}
+						}
+					})
+				}
+				time.Sleep(time.Duration(3*n) * time.Millisecond)
+				client.Close()
+				finishes(t, &calls, testkit.Patience)
+				c.Close()
+			}
+		})
+	}
+}
+
 // The tests below are for differences from client.Subscribe that upstream's own tests found; see test/upstream.
 
 func TestAckIDListAfterCloseReportsEachMessage(t *testing.T) {
