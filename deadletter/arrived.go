@@ -39,7 +39,7 @@ func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
 			}
 			return nil
 		})
-		tail.reader.Close()
+		tail.close()
 	}
 	return n
 }

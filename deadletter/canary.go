@@ -97,7 +97,7 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 func (r *replay) closeCanary() {
 	if r.canary != nil {
 		for _, tail := range r.canary.tails {
-			tail.reader.Close()
+			tail.close()
 		}
 	}
 }

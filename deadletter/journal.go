@@ -87,7 +87,7 @@ func (t *Topic) loadJournal(ctx context.Context, topic string, s *state) error {
 	if err != nil {
 		return err
 	}
-	defer tail.reader.Close()
+	defer tail.close()
 	return tail.drain(ctx, func(msg pulsar.Message) error {
 		_, letter := msg.Properties()[PropertyReplayRun] // a replay had this topic as its target
 		var r record

@@ -70,7 +70,7 @@ func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 		}
 		return nil
 	})
-	tail.reader.Close()
+	tail.close()
 	if err != nil && !errors.Is(err, errEnough) || found.ID != "" {
 		return found, ignore(err, errEnough)
 	}
@@ -150,7 +150,7 @@ func (t *Topic) read(ctx context.Context, visit func(*Letter) bool) error {
 			}
 			return errEnough
 		})
-		tail.reader.Close()
+		tail.close()
 		if err != nil {
 			return err
 		}
@@ -161,22 +161,47 @@ func (t *Topic) read(ctx context.Context, visit func(*Letter) bool) error {
 // tail reads a topic to its end.
 type tail struct {
 	reader pulsar.Reader
+	open   func(ctx context.Context, from pulsar.MessageID) (pulsar.Reader, error)
 	quiet  time.Duration // how long Next waits for a message that may never come
 	at     position      // of the last message that was read
 }
 
 // tail returns a tail that begins after the message from.
 func (t *Topic) tail(ctx context.Context, topic string, from pulsar.MessageID, queue int) (*tail, error) {
-	decryption := *t.o.Decryption // upstream modifies it
-	reader, err := within(ctx, func() (pulsar.Reader, error) {
-		return t.client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: from, Decryption: &decryption,
-			ReceiverQueueSize: queue, ExpireTimeOfIncompleteChunk: chunkPatience})
-	}, pulsar.Reader.Close)
-	if err != nil {
-		return nil, fmt.Errorf("deadletter: reading %s: %w", topic, err)
+	open := func(ctx context.Context, from pulsar.MessageID) (pulsar.Reader, error) {
+		decryption := *t.o.Decryption // upstream modifies it
+		reader, err := within(ctx, func() (pulsar.Reader, error) {
+			return t.client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: from,
+				Decryption: &decryption, ReceiverQueueSize: queue, ExpireTimeOfIncompleteChunk: chunkPatience})
+		}, pulsar.Reader.Close)
+		if err != nil {
+			return nil, fmt.Errorf("deadletter: reading %s: %w", topic, err)
+		}
+		return reader, nil
 	}
-	return &tail{reader, t.quiet, position{from.LedgerID(), from.EntryID(), max(from.BatchIdx(), 0)}}, nil
+	reader, err := open(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	return &tail{reader, open, t.quiet, position{from.LedgerID(), from.EntryID(), max(from.BatchIdx(), 0)}}, nil
 }
+
+// reopen replaces the reader by a new one, since the broker now and then stops sending to a reader.
+func (r *tail) reopen(ctx context.Context) error {
+	index := r.at.Index
+	if r.at.Entry < 0 {
+		index = -1
+	}
+	reader, err := r.open(ctx, pulsar.NewMessageID(r.at.Ledger, r.at.Entry, index, 0))
+	if err != nil {
+		return err
+	}
+	r.close()
+	r.reader = reader
+	return nil
+}
+
+func (r *tail) close() { r.reader.Close() }
 
 // last returns the position of the topic's last message.
 func (r *tail) last(ctx context.Context) (position, error) {
@@ -190,8 +215,9 @@ func (r *tail) last(ctx context.Context) (position, error) {
 var errVanished = errors.New("deadletter: letters vanished during the call, since the topic was deleted or emptied; " +
 	"another call takes those that are left")
 
-// drain visits all messages that the topic has when drain is called. If no more messages come, it gives up on the last
-// ones, which may be chunks of an incomplete message. If the topic does not have them any more, it returns an error.
+// drain visits all messages that the topic has when drain is called. If no more messages come, not even to new readers,
+// it gives up on the last ones, which may be chunks of an incomplete message. If the topic does not have them any more,
+// it returns an error.
 func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) error {
 	last, err := r.last(ctx)
 	if err != nil {
@@ -213,12 +239,19 @@ func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) erro
 			if now.before(last) {
 				return errVanished
 			}
+			if err := r.reopen(ctx); err != nil {
+				return err
+			}
 			continue
 		case err != nil:
 			return fmt.Errorf("deadletter: %w", err)
 		}
 		patience = 3
-		r.at = positionOf(msg.ID())
+		p := positionOf(msg.ID())
+		if !r.at.before(p) { // a new reader may begin with the last batch
+			continue
+		}
+		r.at = p
 		if err := visit(msg); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (t *Topic) end(ctx context.Context, partition string) (position, error) {
 	if err != nil {
 		return position{}, err
 	}
-	defer tail.reader.Close()
+	defer tail.close()
 	end, err := tail.last(ctx)
 	if end.Entry >= 0 { // not empty
 		end.Index = math.MaxInt32 // the whole batch
