@@ -168,6 +168,7 @@ func examine(v *visit, wanted func(Check) bool) []Finding {
 
 func (v *visit) run(c Check) Finding {
 	found := verdict{}
+	v.read = nil
 	switch {
 	case c.Needs > Given && (v.Admin.URL == "" || v.unreachable):
 	default:
@@ -175,7 +176,7 @@ func (v *visit) run(c Check) Finding {
 	}
 	f := Finding{Check: c.Name, Status: found.status, Found: found.text}
 	if f.Status >= Warning {
-		f.Why, f.Remedy, f.Link = plain(c.Why), plain(v.fill(c.Remedy)), c.Link()
+		f.Why, f.Remedy, f.Link = plain(c.Why), plain(v.fill(c.Remedy))+v.overridden(c.Remedy), c.Link()
 	}
 	return f
 }

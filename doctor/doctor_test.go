@@ -67,7 +67,7 @@ func TestSettingOfTheNamespaceOrTheBrokerAppliesToATopicWithout(t *testing.T) {
 		answers map[string]string
 		want    string
 	}{
-		"topic": {map[string]string{ordersPath + "/messageTTL": "90"}, "1m30s"},
+		"empty": {map[string]string{ordersPath + "/messageTTL": "", namespaces: `{"message_ttl_in_seconds": 90}`}, "1m30s"},
 		"namespace": {map[string]string{ordersPath + "/messageTTL": "204",
 			namespaces: `{"message_ttl_in_seconds": 80}`}, "1m20s"},
 		"no topic": {map[string]string{namespaces: `{"message_ttl_in_seconds": 80}`}, "1m20s"},
@@ -83,6 +83,18 @@ func TestSettingOfTheNamespaceOrTheBrokerAppliesToATopicWithout(t *testing.T) {
 	}
 }
 
+// A policy of the topic comes before that of its namespace, which the remedy would change in vain.
+func TestRemedyRemovesThePolicyOfTheTopicFirst(t *testing.T) {
+	for answer, want := range map[string]string{"5": "; first pulsar-admin topicPolicies remove-message-ttl " +
+		"persistent://public/default/orders, since the topic has its own policy", "": ""} {
+		f := look(t, "ttl", Setup{}, map[string]string{ordersPath + "/messageTTL": answer,
+			namespaces: `{"message_ttl_in_seconds": 5}`})
+		assert.Equal(t, Problem, f.Status)
+		assert.Equal(t, "pulsar-admin namespaces set-message-ttl public/default -ttl 120s; fewer or shorter delays; or "+
+			"WithDeadBeforeTTL, which makes a message a dead letter before it expires"+want, f.Remedy)
+	}
+}
+
 // The dead letter topic does not exist yet, and its namespace is not that of the retry topic.
 func TestQuotaOfADeadLetterTopicIsThatOfItsNamespace(t *testing.T) {
 	const retry = ordersPath + "-billing-RETRY"
@@ -92,6 +104,7 @@ func TestQuotaOfADeadLetterTopicIsThatOfItsNamespace(t *testing.T) {
 			"namespaces/public/dead": `{"backlog_quota_map": {"destination_storage": {"limitSize": 1000, "policy": "producer_exception"}}}`})
 	assert.Equal(t, Warning, f.Status)
 	assert.Equal(t, "letters has 1000 bytes with producer_exception", f.Found)
+	assert.Contains(t, f.Remedy, "remove-backlog-quota public/default or public/dead,")
 }
 
 // The broker creates a subscription when it compacts a topic. That subscription keeps no letters.

@@ -73,12 +73,14 @@ func (v *visit) broker() (map[string]string, error) {
 // setting describes where to read a setting of a topic, of its namespace and of the broker.
 type setting[T any] struct {
 	path   string                             // of the topic's setting; "" if a topic cannot have one
+	policy string                             // name of the topic's setting in commands of pulsar-admin topicPolicies
 	of     func(namespace) *T                 // returns the namespace's setting; nil if it has none
 	broker func(conf map[string]string) (v T) // returns the broker's setting
 }
 
 // ofTopic returns the setting in force for a topic, which need not exist.
 func (s setting[T]) ofTopic(v *visit, topic string) (value T, err error) {
+	v.read = append(v.read, topicPolicy{topic, s.path, s.policy})
 	if s.path != "" {
 		var found *T
 		if err = v.get(admin.Topic(topic)+"/"+s.path+"?applied=true", &found); err == nil && found != nil {
@@ -102,6 +104,19 @@ func (s setting[T]) ofTopic(v *visit, topic string) (value T, err error) {
 	return s.broker(conf), nil
 }
 
+// topicPolicy is a setting of a topic. path and name are "" if a topic cannot have the setting itself.
+type topicPolicy struct{ topic, path, name string }
+
+// isSet reports whether the topic itself has the setting, so that its namespace's does not apply.
+func (p topicPolicy) isSet(v *visit) bool {
+	var own any
+	if p.path == "" || v.get(admin.Topic(p.topic)+"/"+p.path, &own) != nil || own == nil {
+		return false
+	}
+	quotas, is := own.(map[string]any)
+	return !is || len(quotas) > 0
+}
+
 func notAllowed(err error) bool {
 	return admin.HasStatus(err, http.StatusMethodNotAllowed) || admin.HasStatus(err, http.StatusNoContent)
 }
@@ -113,39 +128,44 @@ func whole(conf map[string]string, key string) int {
 
 // The settings that checks read.
 var (
-	timeToLive = setting[int]{"messageTTL", func(n namespace) *int { return n.TTL },
+	timeToLive = setting[int]{"messageTTL", "message-ttl", func(n namespace) *int { return n.TTL },
 		func(c map[string]string) int { return whole(c, "ttlDurationDefaultInSeconds") }}
-	retained = setting[retention]{"retention", func(n namespace) *retention { return n.Retention },
+	retained = setting[retention]{"retention", "retention", func(n namespace) *retention { return n.Retention },
 		func(c map[string]string) retention {
 			return retention{whole(c, "defaultRetentionTimeInMinutes"), whole(c, "defaultRetentionSizeInMB")}
 		}}
-	quotas = setting[map[string]quota]{"backlogQuotaMap", func(n namespace) *map[string]quota { return &n.Quotas },
+	quotas = setting[map[string]quota]{"backlogQuotaMap", "backlog-quota",
+		func(n namespace) *map[string]quota { return &n.Quotas },
 		func(map[string]string) map[string]quota { return nil }}
-	delayedDelivery = setting[delayed]{"delayedDelivery", func(n namespace) *delayed { return n.Delayed },
+	delayedDelivery = setting[delayed]{"delayedDelivery", "delayed-delivery",
+		func(n namespace) *delayed { return n.Delayed },
 		func(c map[string]string) delayed {
 			return delayed{int64(whole(c, "delayedDeliveryTickTimeMillis")), c["delayedDeliveryEnabled"] == "true",
 				int64(whole(c, "delayedDeliveryMaxDelayInMillis"))}
 		}}
-	maxUnackedOfConsumer = setting[int]{"maxUnackedMessagesOnConsumer", func(n namespace) *int { return n.Consumer },
+	maxUnackedOfConsumer = setting[int]{"maxUnackedMessagesOnConsumer", "max-unacked-messages-per-consumer",
+		func(n namespace) *int { return n.Consumer },
 		func(c map[string]string) int { return whole(c, "maxUnackedMessagesPerConsumer") }}
-	maxUnackedOfSubscription = setting[int]{"maxUnackedMessagesOnSubscription",
+	maxUnackedOfSubscription = setting[int]{"maxUnackedMessagesOnSubscription", "max-unacked-messages-per-subscription",
 		func(n namespace) *int { return n.Total },
 		func(c map[string]string) int { return whole(c, "maxUnackedMessagesPerSubscription") }}
-	deduplication = setting[bool]{"deduplicationEnabled", func(n namespace) *bool { return n.Dedup },
+	deduplication = setting[bool]{"deduplicationEnabled", "deduplication",
+		func(n namespace) *bool { return n.Dedup },
 		func(c map[string]string) bool { return c["brokerDeduplicationEnabled"] == "true" }}
-	inactivity = setting[inactive]{"inactiveTopicPolicies", func(n namespace) *inactive { return n.Inactive },
+	inactivity = setting[inactive]{"inactiveTopicPolicies", "inactive-topic-policies",
+		func(n namespace) *inactive { return n.Inactive },
 		func(c map[string]string) inactive {
 			return inactive{c["brokerDeleteInactiveTopicsMode"], c["brokerDeleteInactiveTopicsEnabled"] == "true"}
 		}}
-	expiration = setting[int]{"", func(n namespace) *int { return n.Expiry },
+	expiration = setting[int]{"", "", func(n namespace) *int { return n.Expiry },
 		func(c map[string]string) int { return whole(c, "subscriptionExpirationTimeMinutes") }}
-	autoTopics = setting[bool]{"", func(n namespace) *bool {
+	autoTopics = setting[bool]{"", "", func(n namespace) *bool {
 		if n.Auto == nil {
 			return nil
 		}
 		return &n.Auto.Allow
 	}, func(c map[string]string) bool { return c["allowAutoTopicCreation"] == "true" }}
-	autoSubscriptions = setting[bool]{"", func(n namespace) *bool {
+	autoSubscriptions = setting[bool]{"", "", func(n namespace) *bool {
 		if n.AutoSubscription == nil {
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type visit struct {
 	ctx         context.Context
 	api         admin.API
 	answers     map[string]answer // by path
+	read        []topicPolicy     // those that the current check has read
 	unreachable bool              // the admin API does not answer
 	silent      bool              // the broker does not answer
 }
@@ -184,7 +186,7 @@ func (v *visit) fill(remedy string) string {
 	for name, value := range map[string]func() string{
 		"{topic}":        func() string { return v.Topic },
 		"{subscription}": func() string { return v.Subscription },
-		"{namespace}":    func() string { return namespaceOf(v.Topic) },
+		"{namespace}":    v.namespaces,
 		"{retry}":        func() string { return cmp.Or(v.retry(), topicname.Retry(v.Topic, v.Subscription)) },
 		"{dead}":         func() string { return cmp.Or(v.dead(), topicname.DeadLetter(v.Topic, v.Subscription)) },
 		"{ttl}":          func() string { return seconds(add(v.longest(), v.longest())) },
@@ -196,6 +198,32 @@ func (v *visit) fill(remedy string) string {
 		}
 	}
 	return remedy
+}
+
+// namespaces returns the namespaces of the topics whose policies the current check has read, or else that of the topic.
+func (v *visit) namespaces() string {
+	var names []string
+	for _, p := range v.read {
+		if name := namespaceOf(p.topic); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return cmp.Or(strings.Join(names, " or "), namespaceOf(v.Topic))
+}
+
+// overridden returns what to add to a remedy that changes a namespace: how to remove the topics' own policies, which
+// come before those of the namespace.
+func (v *visit) overridden(remedy string) (more string) {
+	if !strings.Contains(remedy, "pulsar-admin namespaces ") {
+		return ""
+	}
+	for _, p := range v.read {
+		if p.isSet(v) {
+			more += fmt.Sprintf("; first pulsar-admin topicPolicies remove-%s %s, since the topic has its own policy",
+				p.name, p.topic)
+		}
+	}
+	return more
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int64((d+time.Second-1)/time.Second)) }
