@@ -21,7 +21,7 @@ type ImportOptions struct {
 	// Encryption encrypts the messages that Import publishes. Without it, Import leaves out letters that were exported
 	// or purged with keys, so that no plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
-	// Skip is how many lines to skip. The error of a failed Import says how many lines are done. Default: 0.
+	// Skip is how many lines to skip: ImportError.Lines of a failed Import. Default: 0.
 	Skip int
 	// DryRun makes Import change nothing: the Report is that of a real import. Default: false.
 	DryRun bool
@@ -36,8 +36,8 @@ type ImportOptions struct {
 // between topics. If the topic has no subscription, the broker would delete the letters, so Import creates
 // Options.Subscription.
 //
-// Import stops at the first error. Without DryRun the error (not the Report) says how many lines are done, that is,
-// stored or left out. The next Import can skip them (ImportOptions.Skip).
+// Import stops at the first error. Without DryRun an error after the first line is an *ImportError. It says how many
+// lines are done, so that the next Import can skip them (ImportOptions.Skip).
 func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
 	if r == nil || o.Skip < 0 {
 		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or "+
@@ -77,8 +77,8 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 		for i.pending > 0 && finish.Err() == nil {
 			_ = i.settle(finish, 0)
 		}
-		if !o.DryRun {
-			err = fmt.Errorf("%w; %w", err, fmt.Errorf("the first %d lines are done", i.undone()-1))
+		if !o.DryRun && i.line > o.Skip {
+			err = &ImportError{i.undone() - 1, err}
 		}
 	} else if len(names) > 0 && !o.DryRun {
 		err = t.kept(ctx)
@@ -140,6 +140,10 @@ func (i *importer) read(ctx context.Context, r io.Reader) error {
 		text, err := lines.ReadBytes('\n')
 		i.line++
 		if errors.Is(err, io.EOF) && len(text) == 0 {
+			if i.line--; i.line < i.o.Skip {
+				return fmt.Errorf("deadletter: ImportOptions.Skip is %d, want at most the %d lines of the reader",
+					i.o.Skip, i.line)
+			}
 			return nil
 		} else if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("deadletter: line %d: %w", i.line, err)

@@ -173,9 +173,15 @@ func TestImportContinuesAfterAnError(t *testing.T) {
 				cancel()
 			}
 		}})
-	require.Error(t, err)
 	before := report.Done
+	var stopped *deadletter.ImportError
+	require.ErrorAs(t, err, &stopped)
+	require.Equal(t, before, stopped.Lines)
 	require.ErrorContains(t, err, fmt.Sprintf("the first %d lines are done", before))
+	_, err = d.Import(bg, strings.NewReader(file.String()), deadletter.ImportOptions{Skip: 501})
+	require.EqualError(t, err, "deadletter: ImportOptions.Skip is 501, want at most the 500 lines of the reader")
+	_, err = d.Import(bg, strings.NewReader(file.String()), deadletter.ImportOptions{Skip: 500})
+	require.NoError(t, err)
 	report, err = d.Import(bg, strings.NewReader(file.String()), deadletter.ImportOptions{Skip: before})
 	require.NoError(t, err)
 	require.Equal(t, 500, before+report.Done)

@@ -49,3 +49,16 @@ func (t *Topic) unfinished(old *run) error {
 	}
 	return e
 }
+
+// ImportError is the error of an Import that stopped before its last line.
+type ImportError struct {
+	Lines int   // how many lines are done, from the first: ImportOptions.Skip of an Import that goes on from here
+	Err   error // why the Import stopped
+}
+
+func (e *ImportError) Error() string {
+	return fmt.Sprintf("%v; the first %d lines are done", e.Err, e.Lines)
+}
+
+// Unwrap returns Err.
+func (e *ImportError) Unwrap() error { return e.Err }

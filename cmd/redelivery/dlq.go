@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -76,9 +75,6 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return ending{"dlq", dlqUsage, "verbs and flags", stdout, stderr}.exit(err)
 }
 
-// doneLines matches the end of an Import's error.
-var doneLines = regexp.MustCompile(`the first (\d+) lines are done$`)
-
 // hint returns err with the flag that helps against it.
 func (d *dlq) hint(err error) error {
 	switch {
@@ -87,8 +83,10 @@ func (d *dlq) hint(err error) error {
 	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" &&
 		strings.Contains(err.Error(), pulsar.RetryTopicSuffix):
 		return fmt.Errorf("%w (-to origin)", err)
-	case d.in != "" && doneLines.MatchString(err.Error()):
-		return fmt.Errorf("%w (-skip %s)", err, doneLines.FindStringSubmatch(err.Error())[1])
+	}
+	var stopped *deadletter.ImportError
+	if errors.As(err, &stopped) {
+		return fmt.Errorf("%w (-skip %d)", err, stopped.Lines)
 	}
 	var earlier *deadletter.UnfinishedError
 	if errors.As(err, &earlier) {
@@ -105,6 +103,10 @@ func interrupted(verb string, fresh bool, err error) error {
 		said = append(said, "the same command without -new goes on from here")
 	case verb == "replay" || verb == "purge":
 		said = append(said, "the same command goes on from here")
+	}
+	var stopped *deadletter.ImportError
+	if errors.As(err, &stopped) {
+		said = append(said, fmt.Sprintf("the first %d lines are done (-skip %d)", stopped.Lines, stopped.Lines))
 	}
 	for _, other := range butCanceled(err) {
 		said = append(said, other.Error())
