@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	"github.com/apache/pulsar-client-go/pulsar/crypto"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -219,17 +217,8 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error)
 			return err
 		}
 	}
-	for _, path := range []string{c.public, c.secret} { // upstream reads them only when a letter is encrypted
-		if path == "" {
-			continue
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, api, err
-		}
-		if block, _ := pem.Decode(text); block == nil {
-			return nil, api, fmt.Errorf("%s has no key", path)
-		}
+	if err := c.checkKeys(); err != nil {
+		return nil, api, err
 	}
 	o := pulsar.ClientOptions{URL: c.url, Logger: plog.NewLoggerWithSlog(log),
 		MetricsRegisterer: prometheus.NewRegistry(),
@@ -264,17 +253,4 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error)
 	api.Client = &http.Client{Transport: transport}
 	client, err := pulsar.NewClient(o)
 	return client, api, err
-}
-
-// encryption returns the keys of encrypted letters, if they are given.
-func (c *connection) encryption() (*pulsar.ProducerEncryptionInfo, *pulsar.MessageDecryptionInfo) {
-	if c.secret == "" {
-		return nil, nil
-	}
-	reader := crypto.NewFileKeyReader(c.public, c.secret)
-	decryption := &pulsar.MessageDecryptionInfo{KeyReader: reader}
-	if c.public == "" {
-		return nil, decryption
-	}
-	return &pulsar.ProducerEncryptionInfo{KeyReader: reader, Keys: []string{c.keyName}}, decryption
 }

@@ -3,7 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -180,6 +184,12 @@ func TestDlqRefusesWrongCommandLines(t *testing.T) {
 
 func TestErrorsOfDlqSayWhatIsMissing(t *testing.T) {
 	b := newBroker(t)
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(key) // as openssl genrsa writes it
+	require.NoError(t, err)
+	pkcs8 := filepath.Join(t.TempDir(), "pkcs8.pem")
+	require.NoError(t, os.WriteFile(pkcs8, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 	for want, args := range map[string][]string{
 		"no such topic: persistent://public/default/nothing": {"peek", "nothing"},
 		"has no subscription": {"replay", "-topic", "orders-shipping-DLQ",
@@ -188,8 +198,12 @@ func TestErrorsOfDlqSayWhatIsMissing(t *testing.T) {
 			"orders-billing-DLQ"},
 		"open nokey: no such file": {"peek", "-encryption-private-key", "nokey",
 			"orders-billing-DLQ"},
-		"dlq_test.go has no key": {"peek", "-encryption-private-key", "dlq_test.go",
-			"orders-billing-DLQ"},
+		"dlq_test.go has no key that can be used, want an RSA private key in PKCS #1": {"peek",
+			"-encryption-private-key", "dlq_test.go", "orders-billing-DLQ"},
+		"pkcs8.pem has no key that can be used, want an RSA private key in PKCS #1": {"peek",
+			"-encryption-private-key", pkcs8, "orders-billing-DLQ"},
+		"pkcs8.pem has no key that can be used, want an RSA public key": {"replay", "-encryption-public-key", pkcs8,
+			"-encryption-private-key", pkcs8, "-encryption-key-name", "k", "orders-billing-DLQ"},
 	} {
 		code, _, stderr := dlqRun("", args...)
 		assert.Equal(t, 1, code, "%q: %s", args, stderr)
