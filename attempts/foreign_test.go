@@ -99,3 +99,10 @@ func TestMessageSettledWhileTheLogIsAwayTakesNoMemory(t *testing.T) {
 type awayClient struct{ pulsar.Client }
 
 func (awayClient) TopicPartitions(string) ([]string, error) { return nil, errors.New("no broker") }
+
+func TestOpenRefusesARetentionWithoutAUnit(t *testing.T) {
+	for retention, want := range map[time.Duration]string{-1: "-1ns, want 0 or more", 24: "24ns, want 1ms or more"} {
+		_, err := Open(awayClient{}, Options{Topic: "log", Retention: retention})
+		require.ErrorContains(t, err, "attempts: Retention is "+want)
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
@@ -71,8 +72,8 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 		return nil, errors.New("attempts: Topic is empty, want the topic of the log")
 	case !topicname.IsPersistent(o.Topic):
 		return nil, fmt.Errorf("attempts: Topic is %q, want a persistent one", o.Topic)
-	case o.Retention < 0:
-		return nil, fmt.Errorf("attempts: Retention is %v, want 0 for the default, or more", o.Retention)
+	case durations.Wanted(o.Retention, true) != "":
+		return nil, fmt.Errorf("attempts: Retention is %v, want %s", o.Retention, durations.Wanted(o.Retention, true))
 	}
 	o.Retention = cmp.Or(o.Retention, defaultRetention)
 	if o.Name == "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
@@ -115,8 +116,9 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.Edit != nil && len(o.Filter.IDs) != 1:
 		return o, fmt.Errorf("deadletter: ReplayOptions.Edit is set and Filter.IDs has %d ids, want one",
 			len(o.Filter.IDs))
-	case o.CanaryTimeout < 0:
-		return o, fmt.Errorf("deadletter: ReplayOptions.CanaryTimeout is %v, want 0 or more", o.CanaryTimeout)
+	case durations.Wanted(o.CanaryTimeout, true) != "":
+		return o, fmt.Errorf("deadletter: ReplayOptions.CanaryTimeout is %v, want %s", o.CanaryTimeout,
+			durations.Wanted(o.CanaryTimeout, true))
 	case o.Rate < 0 || math.IsNaN(o.Rate):
 		return o, fmt.Errorf("deadletter: ReplayOptions.Rate is %v, want 0 or more", o.Rate)
 	case o.Max > 0 && o.Canary > o.Max:

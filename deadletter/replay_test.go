@@ -157,6 +157,8 @@ func TestReplayOfEditedLetterHasTheNewPayload(t *testing.T) {
 			require.Equal(t, 3, left[0].Count)
 			_, err = d.Replay(bg, deadletter.ReplayOptions{Edit: o.Edit})
 			require.ErrorContains(t, err, "ReplayOptions.Edit is set and Filter.IDs has 0 ids, want one")
+			_, err = d.Replay(bg, deadletter.ReplayOptions{CanaryTimeout: 10})
+			require.ErrorContains(t, err, "ReplayOptions.CanaryTimeout is 10ns, want 1ms or more")
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
@@ -129,8 +130,8 @@ func (o Options) withDefaults() (Options, error) {
 	if err := policies.Validate(o.Backoff); err != nil {
 		return o, fmt.Errorf("reconsume: Options.Backoff: %w", err)
 	}
-	if o.OperationTimeout < 0 {
-		return o, fmt.Errorf("reconsume: Options.OperationTimeout is %v, want 0 or more", o.OperationTimeout)
+	if want := durations.Wanted(o.OperationTimeout, true); want != "" {
+		return o, fmt.Errorf("reconsume: Options.OperationTimeout is %v, want %s", o.OperationTimeout, want)
 	}
 	return o, nil
 }

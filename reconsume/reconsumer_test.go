@@ -50,8 +50,9 @@ func TestNewRefusesInvalidOptions(t *testing.T) {
 		"non-persistent": {Subscription: "s", Topic: "non-persistent://a/b/c"},
 		"Options.Backoff": {Subscription: "s", Topic: "t",
 			Backoff: backoff.Exponential{Multiplier: -1}},
-		"OperationTimeout":                   {Subscription: "s", Topic: "t", OperationTimeout: -1},
-		"without ProducerOptions.Encryption": {Subscription: "s", Topic: "t", Decrypts: true},
+		"OperationTimeout is -1ns, want 0 or more":   {Subscription: "s", Topic: "t", OperationTimeout: -1},
+		"OperationTimeout is 30ns, want 1ms or more": {Subscription: "s", Topic: "t", OperationTimeout: 30},
+		"without ProducerOptions.Encryption":         {Subscription: "s", Topic: "t", Decrypts: true},
 		"want it with a key": {Subscription: "s", Topic: "t", Decrypts: true,
 			ProducerOptions: pulsar.ProducerOptions{Encryption: &pulsar.ProducerEncryptionInfo{}}},
 	} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
@@ -182,8 +183,8 @@ func (f *planFlags) check(rest []string) error {
 		return errors.New("no policy is given, want -exponential, -levels, -fixed, -ack-timeout or -config")
 	case len(policies) == 0 && f.given["jitter"]:
 		return errors.New("-jitter is given, want a policy too")
-	case f.given["ack-timeout"] && f.ackTimeout <= 0:
-		return fmt.Errorf("-ack-timeout is %v, want more than 0", f.ackTimeout)
+	case f.given["ack-timeout"] && durations.Wanted(f.ackTimeout, false) != "":
+		return fmt.Errorf("-ack-timeout is %v, want %s", f.ackTimeout, durations.Wanted(f.ackTimeout, false))
 	}
 	if f.config == "" {
 		_, err := f.failures()
