@@ -96,6 +96,20 @@ func TestMessageIsNotAcknowledgedAfterAnError(t *testing.T) {
 			calls.Wait()
 			require.Equal(t, 1, c.closed)
 		},
+		"the Reconsumer is closed while many producers are being created": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.slow = time.Minute
+			for i := range 50 {
+				go func() {
+					cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
+					assert.Error(t, r.DeadLetter(bg, cm, reconsume.DeadLetterTo(fmt.Sprintf("dead-%d", i), errBroker)))
+				}()
+			}
+			synctest.Wait()
+			begin := time.Now()
+			r.Close()
+			require.Equal(t, 500*time.Millisecond, time.Since(begin))
+			time.Sleep(time.Minute)
+		},
 		"the message was not decrypted": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{keys: &pulsar.EncryptionContext{}}}
 			for _, err := range []error{r.Later(bg, cm), r.LaterLevel(bg, cm, 1), r.LaterAfter(bg, cm, 0, nil),

@@ -17,39 +17,51 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Empty and large letters have a producer of their own.
-func TestDeadLettersKeepTheirOrder(t *testing.T) {
+// Empty and large messages have a producer of their own, and one that is larger than all before goes alone.
+func TestDeadLettersAndRetriesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
-	dead := b.topic + "-sub-DLQ"
-	dlq := b.subscribe(pulsar.ConsumerOptions{Topic: dead})
-	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
-	r := b.reconsumer(reconsume.Options{})
-	const n = 60
-	var want, got []string
-	var waits []func() error
-	for i := range n {
-		payload := []byte("x")
-		switch i % 5 {
-		case 1, 4:
-			payload = []byte{}
-		case 3:
-			payload = bytes.Repeat([]byte("large"), 1<<18)
-		}
-		b.send(nil, &pulsar.ProducerMessage{Payload: payload, Key: "key",
-			Properties: map[string]string{"number": fmt.Sprint(i)}})
-		want = append(want, fmt.Sprint(i))
-		waits = append(waits, r.Publisher(false).StartDeadLetter(within(time.Minute), b.receive(c), errors.New("bad"), &publishing.Note{}))
+	for name, start := range map[string]func(publishing.Publisher, pulsar.ConsumerMessage) func() error{
+		"DLQ": func(p publishing.Publisher, cm pulsar.ConsumerMessage) func() error {
+			return p.StartDeadLetter(within(time.Minute), cm, errors.New("bad"), &publishing.Note{})
+		},
+		"RETRY": func(p publishing.Publisher, cm pulsar.ConsumerMessage) func() error {
+			return p.StartLater(within(time.Minute), cm, publishing.Retry{}, &publishing.Note{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			published := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-" + name})
+			c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
+			r := b.reconsumer(reconsume.Options{})
+			const n = 100
+			var want, got []string
+			var waits []func() error
+			for i := range n {
+				payload := []byte("x")
+				switch i % 5 {
+				case 1, 4:
+					payload = []byte{}
+				case 2:
+					payload = bytes.Repeat([]byte("growing"), 1000+i)
+				case 3:
+					payload = bytes.Repeat([]byte("large"), 1<<18)
+				}
+				b.send(nil, &pulsar.ProducerMessage{Payload: payload, Key: "key",
+					Properties: map[string]string{"number": fmt.Sprint(i)}})
+				want = append(want, fmt.Sprint(i))
+				waits = append(waits, start(r.Publisher(false), b.receive(c)))
+			}
+			for _, wait := range waits {
+				require.NoError(t, wait())
+			}
+			for range n {
+				msg := b.receive(published)
+				got = append(got, msg.Properties()["number"])
+				require.NoError(t, published.Ack(msg))
+			}
+			require.Equal(t, strings.Join(want, " "), strings.Join(got, " "))
+		})
 	}
-	for _, wait := range waits {
-		require.NoError(t, wait())
-	}
-	for range n {
-		msg := b.receive(dlq)
-		got = append(got, msg.Properties()["number"])
-		require.NoError(t, dlq.Ack(msg))
-	}
-	require.Equal(t, strings.Join(want, " "), strings.Join(got, " "))
 }
 
 // Upstream writes the properties of a batch's first message twice. So the batch would be too large.

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -244,7 +245,10 @@ func (r *Reconsumer) publishRetry(ctx context.Context, cm pulsar.ConsumerMessage
 // it is ready. A second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()
+	var closing sync.WaitGroup // each producer may take half a second
 	for _, t := range append(r.deadLetters.topics(), r.retries) {
-		t.close()
+		closing.Go(t.usual.close)
+		closing.Go(t.single.close)
 	}
+	closing.Wait()
 }

@@ -164,9 +164,3 @@ func (p *producer) drain(ctx context.Context) {
 	default: // nothing can have been sent
 	}
 }
-
-// close closes the producers.
-func (t *topic) close() {
-	t.usual.close()
-	t.single.close()
-}
