@@ -157,7 +157,7 @@ func (s *slot) admit(n int) (left int, err error) {
 			s.leaveOwn(untried)
 			return 0, err
 		}
-		if left, err = s.dropLost(n); left == n {
+		if left = s.dropLost(n); left == n {
 			return n, nil
 		}
 		s.returned()
@@ -165,7 +165,7 @@ func (s *slot) admit(n int) (left int, err error) {
 			s.crashes.log.Ended(k)
 		}
 		if left == 0 {
-			return 0, err
+			return 0, nil
 		}
 		n = left
 	}

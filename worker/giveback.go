@@ -76,8 +76,7 @@ func (r *run) giveBack() {
 		}
 	case errors.Is(err, errors.ErrUnsupported):
 		r.rest.never = true
-	case errors.Is(err, redelivery.ErrClosed):
-		r.lose(err)
+	case errors.Is(err, redelivery.ErrClosed): // the Run ends
 	default:
 		r.logger.Warn("worker: returning prefetched messages to the broker failed", append(r.who(), "error", err)...)
 	}

@@ -85,13 +85,14 @@ func TestCallbacksMayCallTheirWorker(t *testing.T) {
 	}
 }
 
-// No slot receives, since all handlers are busy or fail.
+// In all cases but the first no slot receives.
 func TestLostConsumerEndsRunThoughNoSlotReceives(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error
 		options []worker.Option
 	}{
 		"idle":                {nil, nil},
+		"paused":              {worker.PauseFor(time.Hour, errTest), nil},
 		"in an outage":        {errTest, []worker.Option{worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)), worker.WithConcurrency(1)}},
 		"at the memory limit": {errTest, []worker.Option{worker.WithKeyOrder(), worker.WithConcurrency(2)}},
 		"retrying a message":  {errTest, []worker.Option{worker.WithKeyOrder(), worker.WithConcurrency(1)}},
@@ -110,6 +111,7 @@ func TestLostConsumerEndsRunThoughNoSlotReceives(t *testing.T) {
 				select {
 				case err := <-done:
 					require.ErrorContains(t, err, "the consumer is lost")
+					require.ErrorIs(t, err, redelivery.ErrClosed)
 				default:
 					t.Fatal("Run does not return")
 				}

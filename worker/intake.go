@@ -2,11 +2,7 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // This file decides which slot may take messages, and when. A pause, an outage, the rate limit and a drain keep slots
@@ -31,7 +27,7 @@ func (s *slot) next() (n int, err error) {
 		return s.admit(n)
 	}
 	if s.hasWaited() {
-		return s.dropLost(n)
+		n = s.dropLost(n)
 	}
 	return n, nil
 }
@@ -111,15 +107,15 @@ func (s *slot) take() error {
 		}
 		if s.outage != nil {
 			if tasks, over := s.outage.takeBack(); !over || len(tasks) > 0 {
-				return s.holdUnlessClosed(tasks)
+				s.holdAll(tasks)
+				return nil
 			}
 		}
 		switch err := s.takeBatch(open, s.receive); {
 		case err == nil:
 			return nil
 		case open.Err() == nil:
-			s.lose(err)
-			return err
+			return err // the Consumer is lost
 		}
 	}
 }
@@ -191,39 +187,6 @@ func atOnce(ctx context.Context, receive receiver) (task, error) {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // if ctx were done, Receive would return no message
 	defer cancel()
 	return receive(ctx)
-}
-
-// holdUnlessClosed gives the slot messages that were kept, or leaves them to the broker if the Consumer is closed.
-func (s *slot) holdUnlessClosed(tasks []task) error {
-	if len(tasks) == 0 {
-		return nil
-	}
-	if err := s.ifClosed(tasks[0]); err != nil {
-		s.leaveAll(tasks, untried)
-		return err
-	}
-	s.holdAll(tasks)
-	return nil
-}
-
-// lose ends the Run with the error err, because the Consumer was closed or has given up.
-func (r *run) lose(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lost == nil && r.taking.Err() == nil {
-		r.lost = fmt.Errorf("worker: the consumer is lost: %w", err)
-		r.stop()
-	}
-}
-
-// ifClosed ends the Run and returns an error if the Consumer is closed. t is a message that was kept: perhaps no slot
-// is receiving, so that no slot has noticed the Close.
-func (r *run) ifClosed(t task) error {
-	if _, err := r.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) {
-		r.lose(err)
-		return err
-	}
-	return nil
 }
 
 // untried is the reason that is logged when a message that waited for its next try is left to the broker.

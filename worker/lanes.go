@@ -149,7 +149,6 @@ func (l *lanes) keep(t task, o outcome) {
 		err = l.renew(&t)
 	}
 	if err != nil {
-		_ = l.ifClosed(t) // the key goes on waiting: no later message may overtake this one
 		l.leave(t, "it failed, and could not wait for its next try", err)
 		l.forget(&t)
 		return

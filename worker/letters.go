@@ -43,9 +43,6 @@ func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
 		return dead
 	}
 	r.unsettled(*t, "publishing a dead letter", err)
-	if errors.Is(err, redelivery.ErrClosed) {
-		r.lose(err)
-	}
 	switch {
 	case errors.Is(err, redelivery.ErrNotInFlight):
 		return dead

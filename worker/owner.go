@@ -89,13 +89,8 @@ func (s *slot) hasWaited() bool {
 	return s.tasks[0].waited || s.batch.MaxMessages > 1 || s.limiter != nil
 }
 
-// dropLost drops the lost messages among the slot's first n messages, and returns how many of the n are left. If the
-// Consumer is closed, it leaves all messages of the slot to the broker, and returns an error.
-func (s *slot) dropLost(n int) (left int, err error) {
-	if err := s.ifClosed(s.tasks[0]); err != nil {
-		s.leaveOwn(untried)
-		return 0, err
-	}
+// dropLost drops the lost messages among the slot's first n messages, and returns how many of the n are left.
+func (s *slot) dropLost(n int) (left int) {
 	rest := s.tasks[n:]
 	own := slices.DeleteFunc(s.tasks[:n], s.isLost)
 	if len(own) < n {
@@ -104,7 +99,7 @@ func (s *slot) dropLost(n int) (left int, err error) {
 	if len(s.tasks) == 0 {
 		s.portion = 0
 	}
-	return len(own), nil
+	return len(own)
 }
 
 // isLost reports whether a message that waited must not be handled: it belongs to another consumer now, or its ack

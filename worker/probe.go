@@ -120,10 +120,6 @@ func (o *outage) pick() (t task, ok bool, err error) {
 			if !ok {
 				break
 			}
-			if err = o.ifClosed(t); err != nil {
-				o.leaveAll([]task{t}, untried)
-				return t, false, err
-			}
 			if !o.isLost(t) {
 				return t, true, nil
 			}
@@ -163,7 +159,6 @@ func (o *outage) lookAhead() error {
 	for looks := 0; more && n > 0 && looks < outages.Most; looks++ {
 		fresh, more, err = o.look(open)
 		if err != nil {
-			o.lose(err)
 			return err
 		}
 		if fresh {

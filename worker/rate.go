@@ -66,18 +66,13 @@ func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	return 0, nil
 }
 
-// paySome takes tokens. It reserves them, so that the slot keeps its place among the Workers that wait. Each second it
-// checks whether the Consumer is closed. After a change of the limit, it makes a new reservation if that shortens the
-// wait.
+// paySome takes tokens. It reserves them, so that the slot keeps its place among the Workers that wait. If the limit
+// was changed, it makes a new reservation within a second if that shortens the wait.
 func (s *slot) paySome(ctx context.Context, some int) error {
 	limit, burst := s.limiter.Limit(), s.limiter.Burst()
 	place := s.limiter.ReserveN(time.Now(), some)
 	for place.Delay() > 0 {
-		err := sleep(ctx, min(place.Delay(), time.Second))
-		if err == nil {
-			err = s.ifClosed(s.tasks[0])
-		}
-		if err != nil {
+		if err := sleep(ctx, min(place.Delay(), time.Second)); err != nil {
 			place.Cancel()
 			return err
 		}

@@ -3,9 +3,12 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // Reasons why a handler's context ended; context.Cause returns them.
@@ -14,6 +17,9 @@ var (
 	ErrDrainTimeout = errors.New("worker: the drain timeout is over")
 	ErrLost         = errors.New("worker: the message may be another consumer's") // with WithCancelLost
 )
+
+// errConsumerLost is the error of a Run whose Consumer was closed or has given up.
+var errConsumerLost = fmt.Errorf("worker: the consumer is lost: %w", redelivery.ErrClosed)
 
 // patience is how long a handler may take to return after its context has ended; then it counts as stuck.
 const patience = 5 * time.Second
@@ -43,7 +49,7 @@ type run struct {
 
 	mu        sync.Mutex
 	slots     []*slot
-	lost      error          // why Run ended early: the Consumer's error, or ErrStuck
+	lost      error          // why Run ended early: errConsumerLost, or ErrStuck
 	leftBeats []*heartbeat   // heartbeats of messages left to the broker
 	left      map[batch]bool // producers' batches with a message that was left to the broker
 }
@@ -78,8 +84,22 @@ func (r *run) run() error {
 	if r.cancelLost {
 		go r.endOnLoss()
 	}
-	<-r.taking.Done()
+	select {
+	case <-r.taking.Done():
+	case <-r.consumer.Done():
+		r.lose(errConsumerLost)
+	}
 	return r.drain()
+}
+
+// lose ends the Run with an error, if it has not ended yet.
+func (r *run) lose(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.taking.Err() == nil {
+		r.lost = err
+		r.stop()
+	}
 }
 
 // hasEnded reports whether the handlers' contexts have ended. Then the Worker keeps no message for another try.

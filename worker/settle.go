@@ -69,7 +69,7 @@ func (r *run) forget(t *task) {
 func (r *run) ending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lost != nil || r.working.Err() != nil
+	return r.lost != nil || r.working.Err() != nil || r.isClosed()
 }
 
 // ack acknowledges a message. If that fails, ack tries it again for ackTimeout, or until the drain ends. since is when
@@ -88,7 +88,7 @@ func (r *run) ack(t *task, since time.Time) bool {
 			}
 			_ = r.renew(t) // otherwise the message would come again; the next try returns an error of renew, too
 		}
-		if time.Since(since) >= ackTimeout || r.ifClosed(*t) != nil || sleep(r.working, ackPause.Next(n)) != nil {
+		if time.Since(since) >= ackTimeout || r.isClosed() || sleep(r.working, ackPause.Next(n)) != nil {
 			r.leave(*t, "it was handled, but could not be acknowledged", err)
 			return false
 		}

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // ErrStuck says that the Worker cannot go on because too many handlers do not return. Run and Healthy return errors
@@ -24,13 +22,10 @@ var errHangs = errors.New("worker: the handler of an earlier delivery has not re
 // least WithConcurrency handlers are stuck, even if other handlers took their places. It returns an error that wraps
 // redelivery.ErrClosed if the Consumer was closed or gave up. It also returns an error after Run has returned.
 func (w *Worker) Healthy() error {
-	select {
-	case <-w.consumer.Done():
-		return fmt.Errorf("worker: the consumer is lost: %w", redelivery.ErrClosed)
-	default:
-	}
 	r := w.run.Load()
 	switch {
+	case w.isClosed():
+		return errConsumerLost
 	case r == nil:
 		return nil
 	case r.lasting.Err() != nil:
@@ -40,6 +35,16 @@ func (w *Worker) Healthy() error {
 		return fmt.Errorf("%w: %d, with WithConcurrency(%d)", ErrStuck, stuck, w.concurrency)
 	}
 	return nil
+}
+
+// isClosed reports whether the Consumer was closed or has given up.
+func (w *Worker) isClosed() bool {
+	select {
+	case <-w.consumer.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // ended returns an error that says why Run has returned.
