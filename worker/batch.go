@@ -100,7 +100,6 @@ func (w *Worker) spread(err error, errs []error) bool {
 		if i < 0 || i >= len(errs) {
 			// only err's text: if the new error wrapped err, split would find the BatchError again
 			whole = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %s", i, len(errs)-1, fmt.Sprint(err))
-			w.logger.Error("worker: a whole batch failed", "error", whole)
 			break
 		}
 	}

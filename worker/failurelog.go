@@ -57,6 +57,24 @@ func (w *Worker) describe(err error) (kind string, attr slog.Attr) {
 	return kind + ": " + causes.Mask(text), slog.String("error", text)
 }
 
+// logLeft logs that a message is left to the broker. err is the handler's, or why the message could not be settled, or
+// nil.
+func (r *run) logLeft(t task, why string, err error) {
+	because := slog.String("because", why)
+	first := r.repeats.first("left: "+why, func(more int) {
+		r.logger.Warn("worker: more messages are left to the broker", append(r.who(), "messages", more, because)...)
+	})
+	if !first {
+		return
+	}
+	attrs := append(about(t.counted()), because)
+	if err != nil {
+		_, attr := r.describe(err)
+		attrs = append(attrs, attr)
+	}
+	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: a message is left to the broker", attrs...)
+}
+
 // unsettled reports that a message could not be settled.
 func (r *run) unsettled(t task, what string, err error) {
 	r.counts.unsettled.Add(1)

@@ -105,15 +105,45 @@ func TestFailuresOfTooManyKindsAreCountedTogether(t *testing.T) {
 }
 
 func TestFailuresWithOmitCauseAreLoggedWithoutText(t *testing.T) {
-	virtually(t, orders, func(t *rig) {
-		_, stop := t.start(func(context.Context, pulsar.Message) error { return fmt.Errorf("card 4111: %w", errTest) })
-		t.publish("a")
-		t.sleep(time.Second)
+	card := fmt.Errorf("card 4111: %w", errTest)
+	for name, c := range map[string]struct {
+		handler worker.BatchHandler
+		line    string
+	}{
+		"an error":                         {func(context.Context, []pulsar.Message) error { return card }, "message failed"},
+		"a PauseFor":                       {func(context.Context, []pulsar.Message) error { return worker.PauseFor(time.Minute, card) }, "asked for a pause"},
+		"a panic":                          {func(context.Context, []pulsar.Message) error { panic(card) }, "worker: panic"},
+		"a BatchError with a wrong index":  {func(context.Context, []pulsar.Message) error { return worker.BatchError{7: card} }, "message failed"},
+		"an error after the drain timeout": {func(ctx context.Context, _ []pulsar.Message) error { <-ctx.Done(); return card }, "left to the broker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				_, stop := t.startBatch(worker.Batch{}, c.handler)
+				t.publish("a")
+				t.sleep(time.Second)
+				require.NoError(t, stop())
+				require.Len(t, t.linesWith(c.line), 1)
+				require.NotContains(t, t.log.String(), "4111")
+				require.Contains(t, t.linesWith(c.line)[0], "error_type=*")
+			}, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 9, OmitCause: true}))
+		})
+	}
+}
+
+// Each message of the outage would be a line of its own.
+func TestMessagesThatAreLeftAreLoggedOnceAndThenCounted(t *testing.T) {
+	virtually(t, exclusive(5), func(t *rig) {
+		for range 100 {
+			t.publish("a")
+		}
+		w, stop := t.start(func(context.Context, pulsar.Message) error { return errTest },
+			worker.WithPauseOnFailure(10, 0.9, backoff.Fixed(10*time.Second)))
+		t.sleep(5 * time.Minute)
 		require.NoError(t, stop())
-		require.Len(t, t.linesWith("message failed"), 1)
-		require.NotContains(t, t.log.String(), "4111")
-		require.Contains(t, t.log.String(), "error_type=*errors.errorString")
-	}, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 9, OmitCause: true}))
+		require.Greater(t, w.Stats().Left, uint64(90))
+		require.Len(t, t.linesWith("a message is left to the broker"), 1)
+		require.Contains(t, t.linesWith("more messages are left to the broker")[0], fmt.Sprint("messages=", w.Stats().Left-1))
+	})
 }
 
 // broken is an error whose method Error panics.

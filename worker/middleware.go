@@ -33,7 +33,8 @@ func Subscription(ctx context.Context) string {
 }
 
 // Logging returns a middleware that logs each message at Debug with its id, its redelivery count, how long its handler
-// took, and its error if it failed. The Worker itself logs failures, with or without this middleware: see WithLogger.
+// took, and its error if it failed, whose text it does not omit. The Worker itself logs failures, with or without this
+// middleware: see WithLogger.
 func Logging(logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return func(ctx context.Context, msg pulsar.Message) error {
@@ -101,13 +102,13 @@ func (w *Worker) panicked(value any, attrs ...slog.Attr) error {
 // logPanic logs a panic with its stack if it is the first of its kind in a minute. It returns a *PanicError.
 func (w *Worker) logPanic(value any, attrs ...slog.Attr) error {
 	err := &PanicError{value, stackOfPanic(debug.Stack())}
-	kind, _ := w.describe(err)
+	kind, attr := w.describe(err)
 	first := w.repeats.first("panic: "+kind, func(more int) {
-		w.logger.Error("worker: more panics like that", append(w.who(), "panics", more, "error", err)...)
+		w.logger.Error("worker: more panics like that", append(w.who(), "panics", more, attr)...)
 	})
 	if first {
 		w.logger.LogAttrs(context.Background(), slog.LevelError, "worker: panic",
-			append(attrs, slog.Any("error", err), slog.String("stack", string(err.Stack)))...)
+			append(attrs, attr, slog.String("stack", string(err.Stack)))...)
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -149,7 +148,7 @@ func (r *run) logAttempt(t task, o outcome) {
 	}
 }
 
-// leave leaves a message to the broker, and logs that. It renews the ack timeout until Run returns: a timeout would
+// leave leaves a message to the broker. It renews the ack timeout until Run returns: a timeout would
 // count as an attempt and, after the last delivery, make a dead letter.
 func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
@@ -162,11 +161,7 @@ func (r *run) leave(t task, why string, err error) {
 		r.mu.Unlock()
 	}
 	r.keepLeft(&t)
-	attrs := append(about(t.counted()), slog.String("because", why))
-	if err != nil {
-		attrs = append(attrs, slog.Any("error", err))
-	}
-	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: a message is left to the broker", attrs...)
+	r.logLeft(t, why, err)
 }
 
 // keepLeft renews the ack timeout of a message that is left, until Run returns.
