@@ -90,41 +90,36 @@ func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again
 	case Undecided:
 		g.holdUndecided(now, m)
 	case Done, Moved:
-		return g.settleAs(now, m, a.Whole, outcome == Moved)
+		return g.settleAs(now, a, outcome == Moved)
 	}
 	return nil
 }
 
-// settleAs settles a message; whole says whether its acknowledgement named the whole entry. A requested message that
-// came during the acknowledgement is acknowledged again: upstream ignores the acknowledgement of a chunked message
-// after a request for it.
-func (g *Group) settleAs(now time.Duration, m *message, whole, failed bool) (again *Again) {
-	e, cameAgain := m.entry, m.state == Asked && m.overdue
+// settleAs settles the message of an acknowledgement. A newer delivery that came during the acknowledgement is
+// acknowledged, too: upstream ignores the acknowledgement of a chunked message after a request for it.
+func (g *Group) settleAs(now time.Duration, a *Ack, failed bool) (again *Again) {
+	m, of := a.message, &a.message.entry.ack
 	g.settle(now, m, failed)
-	if cameAgain || e.ack.isComplete() && e.ack.needsWhole() && !whole {
+	if m.id != a.Object || of.isComplete() && of.needsWhole() && !a.Whole {
 		x := m.again(m.id)
 		return &x
 	}
 	return nil
 }
 
-// resume goes on with a message whose acknowledgement failed: its timer may have gone off during the call.
+// resume goes on with a message whose acknowledgement failed.
 func (g *Group) resume(now time.Duration, m *message) {
 	if m.busy > 0 {
 		return
 	}
-	switch {
+	switch hadTimer := m.state == Waiting || m.timeout > 0 || m.undecided; {
 	case m.state == Ready:
 		g.makeReady(now, m)
 	case m.state == Asked:
-		if r := g.requestOf(m.entry); m.overdue || !r.open { // it was answered or given up
-			r.open = false
-			g.sendRequest(now, r)
-		}
-	case m.overdue:
+		g.ask(now, m) // the request may have been given up
+	case hadTimer && !m.timer.IsSet(): // it went off during the call
 		g.clock.Set(&m.timer, now)
 	}
-	m.overdue = false
 }
 
 // undecidedTime is how long a transaction may take. Then its messages are forgotten: in all likelihood the transaction

@@ -133,16 +133,15 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 		g.waitUntil(now, m, add(now, c.Wait))
 	case Asked:
 		r := g.requestOf(m.entry)
-		m.excess += r.excess(m.delivered)
+		m.excess += r.excess(m.delivered && m.busy == 0)
 		m.takeCount(c)
-		if m.busy > 0 {
-			m.overdue = true // acknowledged again if it is settled, else requested again
-			break
-		}
 		g.keep(m, c)
-		// A retry that is not due, or a message on which another consumer failed.
-		if c.Wait > 0 && (!m.delivered || c.Tries > m.count+1) {
-			g.waitUntil(now, m, add(now, c.Wait))
+		wait := c.Wait // of a retry that is not due, or of a message on which another consumer failed
+		if m.delivered && c.Tries <= m.count+1 {
+			wait = 0
+		}
+		if m.busy > 0 || wait > 0 {
+			g.waitUntil(now, m, add(now, wait))
 			r.messageCame()
 			break
 		}

@@ -73,15 +73,18 @@ func TestRequestEndsThoughTheAnswerHasToWait(t *testing.T) {
 	assert.False(t, f.partitions["A"].entries[firstID.position()].request.open)
 }
 
-func TestAnswerThatCameWhileItsMessageWasBusyIsRequestedAgainAtOnce(t *testing.T) {
+func TestAnswerThatCameWhileItsMessageWasBusyIsHandedOutAfterwards(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.bringTo(Asked)
 	a, _, _ := f.BeginAck(firstID)
 	f.arrives()
-	f.requests = 0
+	f.runDue()
+	_, ok := f.Take(f.now, false)
+	require.False(t, ok, "handed out while it is being settled")
 	f.EndAck(f.now, &a, Failed)
 	f.runDue()
-	assert.Equal(t, 1, f.requests)
+	assert.Equal(t, Ready, f.state())
+	assert.EqualValues(t, 1, f.takes(t).Count)
 }
 
 func TestMessageThatIsBusyUntilItsRequestIsGivenUpIsRequestedAgain(t *testing.T) {

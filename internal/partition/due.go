@@ -35,8 +35,7 @@ func (g *Group) Due(now time.Duration) *Decisions {
 			g.requestOver(now, t.Of.request)
 		case t.Of.settled != nil:
 			g.ageSettled(now, t.Of.settled)
-		case t.Of.message.busy > 0:
-			t.Of.message.overdue = true
+		case t.Of.message.busy > 0: // resume sets the timer again
 		default:
 			g.timeOver(now, t.Of.message)
 		}

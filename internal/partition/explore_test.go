@@ -208,10 +208,8 @@ func kinds() []*kind {
 	exclusive, failover, shared := of(Exclusive), of(Failover), of(Shared)
 	one, two, three, batch := [][]int{{1}}, [][]int{{1, 1}}, [][]int{{1, 1, 1}}, [][]int{{2, 1}}
 	uneven := [][]int{{1, 1}, {1}}
-	deadLetters := shared
-	deadLetters.MaxDeliveries = 2
-	deaf := shared
-	deaf.Deaf = true
+	lastOfTwo := func(o Options) Options { o.MaxDeliveries = 2; return o }
+	deaf := func(o Options) Options { o.Deaf = true; return o }
 	return []*kind{
 		{name: "exclusive", options: exclusive, topics: three, window: 4, depth: 8},
 		{name: "exclusive without memory", options: room(exclusive, 0), topics: three, window: 4, depth: 8},
@@ -242,11 +240,13 @@ func kinds() []*kind {
 		{name: "shared with index acks", options: indexAcks(shared), brokerIndexAcks: true, topics: [][]int{{3}}, window: 6, others: true, depth: 7},
 		{name: "shared with index acks at the client", options: indexAcks(shared), topics: [][]int{{2}}, window: 4, others: true, depth: 8},
 		{name: "shared with ack timeouts", options: shared, topics: two, window: 3, timeout: 2 * tick, depth: 8},
-		{name: "shared with dead letters", options: deadLetters, topics: one, window: 2, timeout: tick, others: true, depth: 9},
+		{name: "shared with dead letters", options: lastOfTwo(shared), topics: one, window: 2, timeout: tick, others: true, depth: 9},
 		{name: "shared with responses", options: shared, topics: [][]int{{2}}, window: 4, responses: true, depth: 8},
 		{name: "shared with responses and no memory", options: room(shared, 0), topics: one, window: 2, responses: true, depth: 10},
 		{name: "shared with chunks that are published", options: shared, topics: one, window: 2, others: true, responses: true, publishes: true,
 			chunks: true, depth: 9},
+		{name: "exclusive with dead letters that are published", options: lastOfTwo(exclusive), topics: two, window: 4, timeout: tick, responses: true,
+			publishes: true, depth: 7},
 		{name: "shared with transactions and a queue that is cleared", options: shared, topics: two, window: 4, transactions: true, queueCleared: true, depth: 8},
 		{name: "shared with a TTL", options: shared, topics: two, window: 4, others: true, expires: true, depth: 8},
 		{name: "exclusive with a TTL", options: exclusive, topics: two, window: 4, expires: true, depth: 8},
@@ -264,7 +264,7 @@ func kinds() []*kind {
 		{name: "failover with reclaimed messages", options: failover, topics: two, window: 4, others: true, reclaims: true, responses: true, depth: 8},
 		{name: "key-shared with reclaimed messages and a queue that is cleared", options: of(KeyShared), topics: two, window: 4, reclaims: true, queueCleared: true,
 			depth: 7},
-		{name: "shared with reclaimed messages and ack timeouts", options: deadLetters, topics: two, window: 4, others: true, reclaims: true, snoozes: true,
+		{name: "shared with reclaimed messages and ack timeouts", options: lastOfTwo(shared), topics: two, window: 4, others: true, reclaims: true, snoozes: true,
 			timeout: 2 * tick, depth: 7},
 		{name: "shared that gives back", options: shared, topics: two, window: 4, others: true, givesBack: true, redelivers: true, depth: 8},
 		{name: "shared with batches that gives back", options: shared, topics: batch, window: 4, others: true, givesBack: true, depth: 7},
@@ -278,12 +278,12 @@ func kinds() []*kind {
 		{name: "shared with retries", options: shared, topics: two, window: 3, others: true, retries: true, depth: 8},
 		{name: "shared with retries and no memory", options: room(shared, 0), topics: two, window: 3, others: true, retries: true, redelivers: true, depth: 8},
 		{name: "exclusive with retries", options: room(exclusive, 1), topics: two, window: 3, retries: true, depth: 8},
-		{name: "wrapped shared", options: deaf, topics: batch, window: 5, others: true, deaf: true, depth: 8},
+		{name: "wrapped shared", options: deaf(shared), topics: batch, window: 5, others: true, deaf: true, depth: 8},
 		{name: "shared with batches of retries", options: room(shared, 2), topics: batch, window: 5, others: true, retries: true, responses: true, depth: 7},
 		{name: "failover with retries", options: failover, topics: two, window: 4, others: true, retries: true, snoozes: true, depth: 7},
-		{name: "wrapped shared without memory", options: room(deaf, 0), topics: two, window: 5, others: true, deaf: true, responses: true, depth: 8},
-		{name: "wrapped shared on a channel", options: deaf, topics: two, window: 5, others: true, deaf: true, channel: true, timeout: 2 * tick, depth: 8},
-		{name: "wrapped exclusive", options: deaf, topics: two, window: 4, deaf: true, depth: 8},
+		{name: "wrapped shared without memory", options: room(deaf(shared), 0), topics: two, window: 5, others: true, deaf: true, responses: true, depth: 8},
+		{name: "wrapped shared on a channel", options: deaf(shared), topics: two, window: 5, others: true, deaf: true, channel: true, timeout: 2 * tick, depth: 8},
+		{name: "wrapped exclusive", options: deaf(exclusive), topics: two, window: 4, deaf: true, depth: 8},
 		{name: "key-shared", options: of(KeyShared), topics: two, window: 3, others: true, depth: 7},
 		{name: "two exclusive topics and a queue that is cleared", options: exclusive, topics: uneven, window: 4, queueCleared: true, depth: 7},
 		{name: "two failover topics and a queue that is cleared", options: failover, topics: uneven, window: 4, others: true, queueCleared: true, depth: 6},
@@ -293,7 +293,7 @@ func kinds() []*kind {
 		{name: "two exclusive topics with an operator", options: exclusive, topics: uneven, window: 3, resets: true, queueCleared: true, depth: 7},
 		{name: "exclusive with a message that is not announced", options: exclusive, topics: two, window: 4, queueCleared: true, unannounced: true, depth: 8},
 		{name: "shared with a message that is not announced", options: shared, topics: two, window: 4, queueCleared: true, unannounced: true, depth: 7},
-		{name: "wrapped shared with a message that is not announced", options: deaf, topics: two, window: 4, others: true, deaf: true, unannounced: true,
+		{name: "wrapped shared with a message that is not announced", options: deaf(shared), topics: two, window: 4, others: true, deaf: true, unannounced: true,
 			depth: 7},
 	}
 }

@@ -45,7 +45,6 @@ type message struct {
 	cause     Cause // why it waits
 	delivered bool  // the application had it at least once
 	uncounted bool  // the newest hand-over does not count, so the next one does not raise the count
-	overdue   bool  // while it was busy its timer went off or, if it is asked, a copy came
 	queued    bool  // it is in Group.ready
 	undecided bool  // an open transaction acknowledges it, and may be aborted
 

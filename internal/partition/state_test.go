@@ -221,10 +221,13 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 			x.object(m.id)
 			x.int(int64(m.count))
 			x.int(int64(m.brokerCount))
+			x.int(int64(m.excess))
+			x.int(int64(m.cause))
+			x.bools(m.timeout > 0)
 			if m.undecided {
 				x.time(max(m.due, w.now))
 			}
-			x.bools(!m.isStale(), m.delivered, m.uncounted, m.overdue, m.queued, m.undecided, m.body != nil,
+			x.bools(!m.isStale(), m.delivered, m.uncounted, m.queued, m.undecided, m.body != nil,
 				m.hand == w.topics[t].messages[e][i].hand)
 			x.timer(&g.clock, &m.timer)
 			if m.firstFailed > 0 && g.o.Kind == KeyShared {

@@ -64,7 +64,7 @@ func (g *Group) deliver(now time.Duration, m *message, body any, d *Delivery) {
 	}
 	cause, due, again := m.cause, m.due, m.delivered
 	m.heldSince, m.heldFor, m.due, m.cause, m.timeout = now, 0, 0, NoCause, 0
-	m.delivered, m.uncounted, m.overdue, m.undecided = true, false, false, false
+	m.delivered, m.uncounted, m.undecided = true, false, false
 	g.newIsNext = false
 	g.describe(m, d)
 	d.Body, d.Cause, d.Due, d.Again = body, cause, due, again

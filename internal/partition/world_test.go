@@ -274,7 +274,7 @@ func (w *world) steps() (all []step) {
 			}
 		}
 		add(lose, t)
-		if topic.lost && w.next(t) >= 0 {
+		if topic.lost && w.next(t) >= 0 && !w.deaf {
 			add(late, t)
 			if !topic.inactive && !w.isUnannounced(w.next(t)) {
 				add(swallow, t)
