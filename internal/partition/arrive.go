@@ -152,9 +152,9 @@ func (g *Group) arrive(now time.Duration, m *message, c *Copy, d *Delivery) Verd
 		m.takeCount(c)
 		g.keep(m, c)
 		switch {
-		case !m.undecided || m.busy > 0:
-		case now < m.due: // the transaction was aborted, and the delay goes on
-			g.waitUntil(now, m, m.due)
+		case !m.undecided:
+		case m.busy > 0 || now < m.due: // the transaction was aborted, and the delay goes on
+			g.waitUntil(now, m, max(now, m.due))
 		default:
 			g.deliver(now, m, c.Body, d)
 			return Deliver

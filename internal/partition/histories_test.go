@@ -23,6 +23,8 @@ var histories = []struct{ name, world, steps string }{
 		"send A0.0, receive A0.0, send A0.0, receive A0.0, receive A0.0, lose A0.0, late A0.0, ack A0.0, pass A0.0, beginTxn A1.0"},
 	{"a copy that was sent before activation and dropped is not overtaken", "failover with a queue that is cleared",
 		"deactivate A0.0, activate A0.0, lose A0.0, deactivate A0.0, activateLate A0.0, receive A0.0, receive A0.0, pass A0.0, send A0.0"},
+	{"a transaction that is aborted while another acknowledgement fails loses nothing", "exclusive with transactions, responses and a queue that is cleared",
+		"send A0.0, receive A0.0, beginTxn A0.0, abort A0.0, begin A0.0, loseAll A0.0, send A0.0, receive A0.0"},
 	{"a nack during a publication that fails later is not early", "exclusive with dead letters that are published",
 		"send A0.0, receive A0.0, begin A0.0, pass A0.0, nack A0.0, endFailed A0.0"},
 }

@@ -144,8 +144,9 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a body that may be encrypted does not replace another", "memory.go", "if !c.Unannounced {", "if true {"},
 	{"a copy of a new partition may be older than the last loss", "partition.go", "readEpoch: firstEpoch,", "readEpoch: g.epoch,"},
 	{"giving back forgets what upstream's queue has", "connection.go", "		clear(p.coming)\n", ""},
-	{"the delay of a message goes on after its transaction is aborted", "arrive.go", "		case now < m.due: // the transaction was aborted, and the delay goes on\n			g.waitUntil(now, m, m.due)\n", ""},
-	{"the message of an aborted transaction is handed out again", "arrive.go", "		case !m.undecided || m.busy > 0:\n", "		case true:\n"},
+	{"the delay of a message goes on after its transaction is aborted", "arrive.go", "m.busy > 0 || now < m.due:", "m.busy > 0:"},
+	{"the message of an aborted transaction is handed out again", "arrive.go", "		case !m.undecided:\n", "		case true:\n"},
+	{"the message of an aborted transaction is not handed out while it is busy", "arrive.go", "m.busy > 0 || now < m.due:", "now < m.due:"},
 	{"the message of a transaction is forgotten in the end", "acktimeout.go", "	if m.undecided {\n		g.forget(now, m)\n		return\n	}\n", ""},
 }
 
