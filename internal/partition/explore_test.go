@@ -245,6 +245,8 @@ func kinds() []*kind {
 		{name: "shared with responses and no memory", options: room(shared, 0), topics: one, window: 2, responses: true, depth: 10},
 		{name: "shared with chunks that are published", options: shared, topics: one, window: 2, others: true, responses: true, publishes: true,
 			chunks: true, depth: 9},
+		{name: "shared with chunks and a queue that is cleared", options: room(shared, 1), topics: two, window: 4, responses: true, chunks: true, queueCleared: true,
+			depth: 8},
 		{name: "exclusive with transactions, responses and a queue that is cleared", options: exclusive, topics: two, window: 4, transactions: true, responses: true,
 			queueCleared: true, depth: 8},
 		{name: "exclusive with dead letters that are published", options: lastOfTwo(exclusive), topics: two, window: 4, timeout: tick, responses: true,

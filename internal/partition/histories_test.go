@@ -27,6 +27,8 @@ var histories = []struct{ name, world, steps string }{
 		"send A0.0, receive A0.0, beginTxn A0.0, abort A0.0, begin A0.0, loseAll A0.0, send A0.0, receive A0.0"},
 	{"a nack during a publication that fails later is not early", "exclusive with dead letters that are published",
 		"send A0.0, receive A0.0, begin A0.0, pass A0.0, nack A0.0, endFailed A0.0"},
+	{"a message in chunks that was dropped after a request for an earlier delivery is requested", "shared with chunks and a queue that is cleared",
+		"send A0.0, receive A0.0, lose A0.0, nack A0.0, pass A0.0, flush A0.0, swallow A0.0"},
 }
 
 func TestHistories(t *testing.T) {

@@ -137,6 +137,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a copy has the epoch in which the broker sent it", "connection.go", "	p.readEpoch, p.lastRead = c.epoch, ", "	p.readEpoch, p.lastRead = p.sentEpoch, "},
 	{"copies that were cleared when a connection was lost are not requested", "connection.go", "return older.epoch < c.epoch && !p.isQueued(older) })", "return false })"},
 	{"an older copy than the last dropped one does not end a gap that a dropped copy widened", "connection.go", "p.gap.requested, p.gap.last = true, place{}", "p.gap.requested = true"},
+	{"the newest delivery is requested although upstream dropped it", "connection.go", "			m.id, m.entry.ack.again = c.object, true\n", ""},
 	{"a dropped copy is requested after a further loss", "connection.go", "		if c.epoch != epoch && epoch != anyEpoch {\n", "		if c.epoch != epoch {\n"},
 	{"a copy that was sent again in a later epoch is not missing", "connection.go", "		if c.epoch != epoch && epoch != anyEpoch {\n			continue\n		}\n", ""},
 	{"an inactive consumer requests no copies of an earlier epoch", "connection.go", "		case c.epoch < g.epoch && p.isInactive(): // the active consumer gets it\n", ""},
