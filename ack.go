@@ -149,7 +149,8 @@ func ackID(a *partition.Ack) pulsar.MessageID {
 	return upstream.Whole(a.Object.(pulsar.MessageID))
 }
 
-// endAck reports the outcome of an acknowledgement to the group.
+// endAck reports the outcome of an acknowledgement to the group. The caller has entered c.calls, so Close waits for the
+// acknowledgement that completes a batch, too.
 func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome) {
 	if err != nil {
 		outcome = partition.Failed
@@ -158,23 +159,22 @@ func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome
 	again := c.group.EndAck(now, a, outcome)
 	c.unlockAndAct(now)
 	if again != nil {
-		c.ackAgain(*again)
+		_ = c.ackAgain(*again)
 	}
 }
 
-// ackAgain acknowledges another delivery of a settled message, in a goroutine of the Consumer. If the acknowledgement
-// fails, the broker sends the message again later.
-func (c *Consumer) ackAgain(a partition.Again) {
+// ackAgain acknowledges another delivery of a settled message, and reports an error. After an error the broker sends
+// the message again later.
+func (c *Consumer) ackAgain(a partition.Again) error {
 	id := a.Object.(pulsar.MessageID)
 	if a.Whole {
 		id = upstream.Whole(id)
 	}
-	c.acksAgain.add(c, func() {
-		err := c.call(func() error { return c.ackWith(pulsar.Consumer.AckID, a.Source.(pulsar.Consumer), id) })
-		if err != nil && !c.isOver() && !errors.Is(err, errGivingBack) {
-			c.reportFailure("ack", "acknowledging a settled message again", err, "topic", a.Topic, "message", id)
-		}
-	})
+	err := c.ackWith(pulsar.Consumer.AckID, a.Source.(pulsar.Consumer), id)
+	if err != nil && !c.isOver() {
+		c.reportFailure("ack", "acknowledging a settled message again", err, "topic", a.Topic, "message", id)
+	}
+	return err
 }
 
 // AckCumulative acknowledges all messages of a partition up to and including this one. None of them comes back.
@@ -221,7 +221,7 @@ func (c *Consumer) ackCumulative(n name) error {
 	again, err := c.group.SettleUpto(now, n.ID, note)
 	c.unlockAndAct(now)
 	if again != nil {
-		c.ackAgain(*again)
+		_ = c.call(func() error { return c.ackAgain(*again) })
 	}
 	for _, d := range settled {
 		c.acked(&n, nil, &d, began, nil)

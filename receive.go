@@ -129,7 +129,7 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 		return true
 	case partition.AckAgain:
 		c.swallowed.Add(1)
-		c.ackAgain(again)
+		c.acksAgain.add(c, func() { _ = c.call(func() error { return c.ackAgain(again) }) })
 		c.observeCopy(c.observer.Swallowed, *cm)
 	case partition.Buffered:
 		c.buffered.Add(1)

@@ -183,6 +183,22 @@ func TestBatchEndsAcknowledgedDuringClose(t *testing.T) {
 	}
 }
 
+// The acknowledgement that names the whole batch follows those of its messages. A Close right after AckIDList sends it.
+func TestListThatCompletesABatchAcknowledgesItBeforeClose(t *testing.T) {
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	topic := b.NewTopic(0)
+	opts := b.Options(topic, pulsar.Shared)
+	opts.NackRedeliveryDelay = 10 * time.Millisecond
+	c := b.Subscribe(opts, redelivery.WithMemoryLimit(0), redelivery.WithoutBatchIndexAcks())
+	b.Send(topic, 2, true)
+	first, second := testkit.Receive(t, c), testkit.Receive(t, c)
+	require.NoError(t, c.NackWithDelay(first, 0))
+	testkit.Receive(t, c) // the batch has come twice
+	require.NoError(t, c.AckIDList([]pulsar.MessageID{first.ID(), second.ID()}))
+	c.Close()
+	require.Zero(t, b.InProcess.Subscription(topic, testkit.Subscription).Backlog)
+}
+
 // closeWhilePublishing closes a Consumer while it publishes the last message of a batch, and returns the backlog after
 // that. inTime is false if Close took so long that the receipt may have come too late.
 func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsar.Message) error) (inTime bool, backlog int) {
