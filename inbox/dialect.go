@@ -28,7 +28,7 @@ var (
 	MySQL = Dialect{&dialect{
 		name: "MySQL", quote: "`",
 		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt binary(16) PRIMARY KEY, committed bigint NOT NULL, " +
-			"INDEX %[2]s (committed))",
+			"INDEX %[2]s (committed)) ENGINE=InnoDB",
 		insert:  "INSERT IGNORE INTO %[1]s (receipt, committed) VALUES %[2]s",
 		prune:   "DELETE FROM %[1]s WHERE committed < %[2]s ORDER BY committed LIMIT %[3]d",
 		missing: "Error 1146",

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/go-sql-driver/mysql"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -216,6 +217,22 @@ func TestHandlerWhoseContextEndsWhileAnotherHandlesTheMessageFails(t *testing.T)
 		require.Empty(t, effects, "a handler whose context had ended, or whose receipt existed, had an effect")
 		require.Equal(t, 1, receipts)
 	})
+}
+
+// MyISAM has no transactions: the receipt of a failed handler would stay, and the message would never be handled.
+func TestFailedHandlerLeavesNoReceiptIfMyISAMIsTheDefault(t *testing.T) {
+	config, err := mysql.ParseDSN(setting(t, "MYSQL_DSN"))
+	require.NoError(t, err)
+	config.Params = map[string]string{"default_storage_engine": "MyISAM"}
+	db := open(t, inbox.MySQL, "mysql", config.FormatDSN())
+	box := db.newBox(t)
+	errNoStock := errors.New("no stock")
+	require.Equal(t, errNoStock, box.Handler(func(context.Context, *sql.Tx, pulsar.Message) error {
+		return errNoStock
+	})(t.Context(), numbered(0)))
+	seen, err := box.Seen(t.Context(), numbered(0))
+	require.NoError(t, err)
+	require.False(t, seen)
 }
 
 // Postgres rolls back a transaction with a failed statement, even if the client commits it.
