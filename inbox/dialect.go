@@ -16,7 +16,9 @@ var (
 		name: "Postgres", quote: `"`, numbered: true,
 		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt bytea PRIMARY KEY, committed bigint NOT NULL);\n" +
 			"CREATE INDEX IF NOT EXISTS %[2]s ON %[1]s USING brin (committed) WITH (autosummarize = on)",
-		lock:   "SELECT pg_advisory_xact_lock(hashtext(%s))",
+		lock: "SELECT pg_advisory_xact_lock(hashtext('%s'))",
+		indexes: "SELECT count(*) FROM pg_indexes WHERE schemaname = coalesce(nullif('%s', ''), current_schema()) " +
+			"AND indexname = '%s'",
 		insert: "INSERT INTO %[1]s (receipt, committed) VALUES %[2]s ON CONFLICT DO NOTHING",
 		insertJoined: "INSERT INTO %[1]s (receipt, committed) SELECT substr($1::bytea, n, 16), $2 FROM " +
 			"generate_series(1, length($1::bytea), 16) AS n ON CONFLICT DO NOTHING",
@@ -51,6 +53,7 @@ type dialect struct {
 	numbered bool   // whether parameters are $1, $2 … instead of ?
 	create   string // of table and index
 	lock     string // locks the table's name before create; "" if concurrent creation is safe
+	indexes  string // counts indexes by schema and name, if create waits for handlers even though the index exists
 	insert   string // inserts the receipts that the table does not have
 	// insertJoined is insert with all receipts in one parameter, which is faster than 200 parameters; "" if the
 	// database has no such statement

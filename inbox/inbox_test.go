@@ -350,6 +350,36 @@ func TestConcurrentMigrationsCreateOneTable(t *testing.T) {
 	})
 }
 
+// Postgres' CREATE INDEX IF NOT EXISTS waits for handlers even if the index exists, and new handlers wait for it.
+func TestMigrateDoesNotWaitForHandlers(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
+		require.NoError(t, box.Handler(func(context.Context, *sql.Tx, pulsar.Message) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			return box.Migrate(ctx)
+		})(t.Context(), numbered(0)))
+	})
+}
+
+func TestMigrateCreatesTableInItsSchema(t *testing.T) {
+	db := open(t, inbox.Postgres, "pgx", setting(t, "POSTGRES_URL"))
+	db.newBox(t)
+	for _, statement := range []string{"DROP SCHEMA IF EXISTS app CASCADE", "CREATE SCHEMA app"} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	for range 2 {
+		box := db.newBox(t, inbox.WithTable("app.redelivery_inbox"))
+		require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
+		seen, err := box.Seen(t.Context(), numbered(0))
+		require.NoError(t, err)
+		require.True(t, seen)
+	}
+	_, receipts := db.effects(t)
+	require.Zero(t, receipts, "receipts are in the table of another schema")
+}
+
 func TestPruneDeletesOnlyOldReceipts(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, db database) {
 		box := db.newBox(t, inbox.WithPruning(0))

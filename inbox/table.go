@@ -18,27 +18,47 @@ import (
 // index of Postgres spans partitions: the receipt of yesterday would not be found today. An index on the time makes
 // pruning cheap instead.
 func (i *Inbox) Schema() string {
-	name := i.table[strings.LastIndex(i.table, ".")+1:] + "_committed"
-	return fmt.Sprintf(i.dialect.create, i.dialect.quoted(i.table), i.dialect.quoted(name))
+	_, index := i.index()
+	return fmt.Sprintf(i.dialect.create, i.dialect.quoted(i.table), i.dialect.quoted(index))
 }
 
-// Migrate creates the table of receipts if it is missing. Several processes may call it at the same time.
+// index returns the schema and the name of the index. The schema is "" if WithTable gives none.
+func (i *Inbox) index() (schema, name string) {
+	dot := strings.LastIndex(i.table, ".")
+	return i.table[:max(dot, 0)], i.table[dot+1:] + "_committed"
+}
+
+// Migrate creates the table of receipts if it is missing. Several processes may call it at the same time, also while
+// handlers use the table.
 func (i *Inbox) Migrate(ctx context.Context) error {
 	tx, err := i.db.BeginTx(ctx, nil)
 	if err != nil {
 		return i.explained("beginning a transaction", err)
 	}
 	defer func() { _ = tx.Rollback() }() // without effect after Commit
-	statements := strings.Split(i.Schema(), ";\n")
 	if i.dialect.lock != "" {
-		statements = slices.Insert(statements, 0, fmt.Sprintf(i.dialect.lock, "'"+i.table+"'"))
+		exists, err := i.lock(ctx, tx)
+		if err != nil || exists {
+			return i.explained("creating the table "+i.table, err)
+		}
 	}
-	for _, statement := range statements {
+	for statement := range strings.SplitSeq(i.Schema(), ";\n") {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return i.explained("creating the table "+i.table, err)
 		}
 	}
 	return i.explained("creating the table "+i.table, tx.Commit())
+}
+
+// lock makes other calls of Migrate wait until tx ends, and reports whether the table and its index exist.
+func (i *Inbox) lock(ctx context.Context, tx *sql.Tx) (exists bool, err error) {
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(i.dialect.lock, i.table)); err != nil {
+		return false, err
+	}
+	schema, index := i.index()
+	var n int
+	err = tx.QueryRowContext(ctx, fmt.Sprintf(i.dialect.indexes, schema, index)).Scan(&n)
+	return n > 0, err
 }
 
 // maxRows is the largest number of receipts in a statement: SQLite allows 999 parameters by default.
