@@ -160,6 +160,22 @@ func TestBatchHandlerThatFailsForAllLeavesNeitherEffectsNorReceipts(t *testing.T
 	})
 }
 
+func TestDuplicatesOfFailedBatchAreNotCounted(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
+		msgs := append(batchOf(3), numbered(0))
+		require.Error(t, box.BatchHandler(func(context.Context, *sql.Tx, []pulsar.Message) error {
+			return errors.New("no stock")
+		})(t.Context(), msgs))
+		require.Zero(t, box.Stats())
+		handler := box.BatchHandler(db.addEffects)
+		require.NoError(t, handler(t.Context(), msgs))
+		require.Equal(t, inbox.Stats{Transactions: 1, Receipts: 3, Duplicates: 1}, box.Stats())
+		require.NoError(t, handler(t.Context(), append(msgs, numbered(3))))
+		require.Equal(t, inbox.Stats{Transactions: 2, Receipts: 4, Duplicates: 5}, box.Stats())
+	})
+}
+
 func TestHandlerThatEndsItsTransactionReturnsErrTransactionEnded(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, db database) {
 		box := db.newBox(t)

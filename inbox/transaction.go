@@ -32,7 +32,6 @@ func (i *Inbox) entries(ctx context.Context, msgs []pulsar.Message) ([]entry, er
 		}
 		if n, ok := at[string(receipt)]; ok {
 			all[n].indices = append(all[n].indices, index)
-			i.counts.duplicates.Add(1)
 			continue
 		}
 		at[string(receipt)] = len(all)
@@ -57,11 +56,13 @@ func (i *Inbox) commit(ctx context.Context, todo []entry, f function) ([]entry, 
 		case err == nil && known == nil:
 			i.counts.transactions.Add(1)
 			i.counts.receipts.Add(uint64(len(todo)))
+			i.counts.duplicates.Add(messagesOf(todo) - uint64(len(todo))) // with the key of another one
 			i.pruneSome(ctx)
 			return todo, nil
 		case err == nil:
-			i.counts.duplicates.Add(uint64(len(known)))
+			before := messagesOf(todo)
 			todo = slices.DeleteFunc(todo, func(e entry) bool { return contains(known, e.receipt) })
+			i.counts.duplicates.Add(before - messagesOf(todo))
 		case retries == maxRetries || !isTransient(err) || !sleep(ctx, retryPause.Next(retries)):
 			return todo, err
 		default:
@@ -70,6 +71,14 @@ func (i *Inbox) commit(ctx context.Context, todo []entry, f function) ([]entry, 
 		}
 	}
 	return nil, nil
+}
+
+// messagesOf returns how many messages of the batch the entries are.
+func messagesOf(entries []entry) (n uint64) {
+	for _, e := range entries {
+		n += uint64(len(e.indices))
+	}
+	return n
 }
 
 // try makes one transaction. If the table has some of the receipts already, try returns these and does not call f.
