@@ -35,6 +35,9 @@ func containsAny(text string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
+// abortedTransaction is the SQLSTATE of a statement that Postgres refuses because an earlier one failed.
+const abortedTransaction = "25P02"
+
 // codeOf returns the SQLSTATE of an error of a Postgres driver, or "".
 func codeOf(err error) string {
 	var state interface{ SQLState() string }

@@ -40,6 +40,9 @@ func (i *Inbox) Handler(f func(ctx context.Context, tx *sql.Tx, msg pulsar.Messa
 // If f returns a worker.BatchError, the transaction is rolled back, and f is called again, in a new transaction, with
 // the messages that the BatchError does not name. Only the messages that it names fail, each with its own error. Any
 // other error fails all messages that f got.
+//
+// Postgres refuses all statements after one that failed. A BatchError may name the messages that failed for this reason
+// alone, next to the one that caused it: they do not fail, and f gets them again.
 func (i *Inbox) BatchHandler(f func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error) worker.BatchHandler {
 	return func(ctx context.Context, msgs []pulsar.Message) error {
 		todo, err := i.entries(ctx, msgs)
@@ -81,17 +84,23 @@ func (i *Inbox) BatchHandler(f func(ctx context.Context, tx *sql.Tx, msgs []puls
 }
 
 // failures returns the errors of a BatchError by index. It reports false if err is no BatchError, or if an index of the
-// BatchError is not between 0 and n-1.
+// BatchError is not between 0 and n-1. Messages that Postgres refused because of another message's error are left out.
 func failures(err error, n int) (each worker.BatchError, ok bool) {
 	found, ok := worker.AsBatchError(err)
-	each = worker.BatchError{}
+	each, refused := worker.BatchError{}, worker.BatchError{}
 	for index, err := range found {
-		if index < 0 || index >= n {
+		switch {
+		case index < 0 || index >= n:
 			return worker.BatchError{}, false
-		}
-		if err != nil {
+		case err == nil:
+		case codeOf(err) == abortedTransaction:
+			refused[index] = err
+		default:
 			each[index] = err
 		}
+	}
+	if len(each) == 0 {
+		each = refused
 	}
 	return each, ok
 }

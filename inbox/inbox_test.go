@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -157,6 +159,37 @@ func TestBatchHandlerThatFailsForAllLeavesNeitherEffectsNorReceipts(t *testing.T
 
 		require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
 		require.Equal(t, worker.BatchError{1: errNoStock, 2: errNoStock}, handler(t.Context(), batchOf(3)))
+	})
+}
+
+// Postgres refuses the statements of all later messages.
+func TestMessageWithFailedStatementFailsAloneInItsBatch(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		box := db.newBox(t)
+		err := box.BatchHandler(func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
+			failed := worker.BatchError{}
+			for n, msg := range msgs {
+				var err error
+				if name := string(msg.Payload()); name == "b" || name == "d" {
+					_, err = tx.ExecContext(ctx, "INSERT INTO effect VALUES ('x', NULL)")
+				} else {
+					err = db.addEffect(ctx, tx, name)
+				}
+				if err != nil {
+					failed[n] = worker.Permanent(err)
+				}
+			}
+			return failed
+		})(t.Context(), batchOf(6))
+		each, ok := worker.AsBatchError(err)
+		require.True(t, ok)
+		require.ElementsMatch(t, []int{1, 3}, slices.Collect(maps.Keys(each)))
+		for _, err := range each {
+			require.NotContains(t, err.Error(), "transaction is aborted")
+		}
+		effects, receipts := db.effects(t)
+		require.Equal(t, map[string]int{"a": 1, "c": 1, "e": 1, "f": 1}, effects)
+		require.Equal(t, 4, receipts)
 	})
 }
 
