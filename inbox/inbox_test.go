@@ -447,6 +447,25 @@ func TestPruneDeletesOnlyOldReceipts(t *testing.T) {
 	})
 }
 
+func TestPruneDoesNotWaitForHandlers(t *testing.T) {
+	onEachDatabase(t, func(t *testing.T, db database) {
+		if db.dialect == inbox.SQLite {
+			t.Skip("SQLite has one writer at a time")
+		}
+		box := db.newBox(t, inbox.WithPruning(0))
+		require.NoError(t, box.BatchHandler(db.addEffects)(t.Context(), batchOf(5)))
+		_, err := db.ExecContext(t.Context(), "UPDATE redelivery_inbox SET committed = committed - 3600")
+		require.NoError(t, err)
+		require.NoError(t, box.Handler(func(context.Context, *sql.Tx, pulsar.Message) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			n, err := box.Prune(ctx, 30*time.Minute)
+			require.EqualValues(t, 5, n)
+			return err
+		})(t.Context(), numbered(9)))
+	})
+}
+
 func TestHandlerAlsoPrunesOldReceipts(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, db database) {
 		require.NoError(t, db.newBox(t, inbox.WithPruning(0)).BatchHandler(db.addEffects)(t.Context(), batchOf(5)))

@@ -142,10 +142,17 @@ func (i *Inbox) Prune(ctx context.Context, olderThan time.Duration) (int64, erro
 	}
 }
 
+// prune deletes up to rows old receipts. It counts them first, and deletes no more than it counted: a DELETE of MySQL
+// that finds fewer rows than its limit also waits for the next row, which a handler may be inserting.
 func (i *Inbox) prune(ctx context.Context, olderThan time.Duration, rows int) (int64, error) {
-	result, err := i.db.ExecContext(ctx,
-		fmt.Sprintf(i.dialect.prune, i.dialect.quoted(i.table), i.dialect.parameter(1), rows),
-		time.Now().Add(-olderThan).Unix())
+	table, parameter := i.dialect.quoted(i.table), i.dialect.parameter(1)
+	before := time.Now().Add(-olderThan).Unix()
+	err := i.db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s WHERE committed < %s "+
+		"LIMIT %d) AS old", table, parameter, rows), before).Scan(&rows)
+	if err != nil || rows == 0 {
+		return 0, i.explained("pruning receipts", err)
+	}
+	result, err := i.db.ExecContext(ctx, fmt.Sprintf(i.dialect.prune, table, parameter, rows), before)
 	if err != nil {
 		return 0, i.explained("pruning receipts", err)
 	}
