@@ -55,9 +55,13 @@ func IsShort(name string) bool { return name != "" && !strings.Contains(name, "/
 func IsPersistent(name string) bool { return !strings.HasPrefix(name, NonPersistent) }
 
 // Base returns the name without -partition-N: that of the partitioned topic, for a partition.
-func Base(name string) string { return partition.ReplaceAllString(name, "") }
-
-var partition = regexp.MustCompile(`-partition-\d+$`)
+func Base(name string) string {
+	withoutNumber := strings.TrimRight(name, "0123456789")
+	if base, ok := strings.CutSuffix(withoutNumber, "-partition-"); ok && withoutNumber != name {
+		return base
+	}
+	return name
+}
 
 // Same reports whether two names, in any form, name the same topic or partitions of it.
 func Same(a, b string) bool { return Base(Full(a)) == Base(Full(b)) }

@@ -31,6 +31,15 @@ func TestWantNumberIsEmptyForNamesThatTheClientCanRead(t *testing.T) {
 	}
 }
 
+func TestBaseIsTheNameWithoutPartition(t *testing.T) {
+	for name, want := range map[string]string{"x-partition-0": "x", "x-partition-12": "x", "x": "x", "x-1": "x-1",
+		"x-partition-": "x-partition-", "x-partition-1a": "x-partition-1a", "x-partition--1": "x-partition--1",
+		"x-partition-1-partition-2": "x-partition-1", "x-partition-1-s-RETRY": "x-partition-1-s-RETRY",
+		"-partition-1": "", "1": "1", "": ""} {
+		require.Equal(t, want, Base(name), name)
+	}
+}
+
 func TestFullNameWithoutADomainIsPersistent(t *testing.T) {
 	for name, want := range map[string]string{"x": "persistent://public/default/x", "a/b/x": "persistent://a/b/x",
 		"a/us/b/x":               "persistent://a/us/b/x",
