@@ -3,7 +3,6 @@ package inbox
 import (
 	"cmp"
 	"crypto/sha256"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,22 +47,23 @@ func isRetry(topic string, props map[string]string, retryTopics []string) bool {
 // receiptOf returns the primary key of a receipt. Its first 32 bits are from a SHA-256 of the subscription and the
 // key's neighborhood, the other 96 from a SHA-256 of the subscription and the key.
 func receiptOf(subscription, key string) []byte {
-	hash := func(text string) [sha256.Size]byte {
-		return sha256.Sum256(fmt.Appendf(nil, "%d %s %s", len(subscription), subscription, text))
-	}
-	near, own := hash(neighborhood(key)), hash(key)
+	text := strconv.AppendInt(make([]byte, 0, 256), int64(len(subscription)), 10)
+	text = append(append(append(text, ' '), subscription...), ' ')
+	near := sha256.Sum256(appendNeighborhood(text, key))
+	own := sha256.Sum256(append(text, key...))
 	return append(near[:4:4], own[:12]...)
 }
 
-// neighborhood returns a text that a thousand consecutive messages have in common. So their receipts are in a few pages
-// of the index, however large the table is. A key without an ID is its own neighborhood.
-func neighborhood(key string) string {
+// appendNeighborhood appends a text that a thousand consecutive messages have in common. So their receipts are in a few
+// pages of the index, however large the table is. A key without an ID is its own neighborhood.
+func appendNeighborhood(text []byte, key string) []byte {
 	topic, id, _ := strings.Cut(key, " ")
 	ledger, rest, _ := strings.Cut(id, ":")
 	digits, _, ok := strings.Cut(rest, ":")
 	entry, err := strconv.ParseInt(digits, 10, 64)
 	if !ok || err != nil {
-		return key
+		return append(text, key...)
 	}
-	return fmt.Sprint(topic, " ", ledger, ":", entry/1000)
+	text = append(text, key[:len(topic)+1+len(ledger)+1]...)
+	return strconv.AppendInt(text, entry/1000, 10)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"maps"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -80,6 +81,23 @@ func TestKeyOfForwardedMessageIsItsOwn(t *testing.T) {
 	}
 	delete(props, "REPLAY_TOPIC")
 	expectOwnKey(topic, props)
+}
+
+// A release with other receipts would not find those of the release before: effects would happen again.
+func TestReceiptsStayTheSameOverReleases(t *testing.T) {
+	db := open(t, inbox.SQLite, "sqlite", "file:"+filepath.Join(t.TempDir(), "db"))
+	for want, m := range map[string]message{
+		"9771D63DCA5950DAF472E3D594C49AD4": {topic: topic, id: pulsar.NewMessageID(123, 45678, -1, 0)},
+		"9771D63D4A02AF37E383333465BD7BD3": {topic: topic + "-partition-3", id: pulsar.NewMessageID(123, 45678, 9, 3)},
+		"875214FB924E1638E05B048A94DAAB6E": {props: map[string]string{"order": "ü 7:8:9"}},
+	} {
+		box := db.newBox(t, inbox.WithKey(func(msg pulsar.Message) string { return msg.Properties()["order"] }))
+		require.NoError(t, db.handler(box)(t.Context(), m))
+		var receipt string
+		require.NoError(t, db.QueryRowContext(t.Context(),
+			"DELETE FROM redelivery_inbox RETURNING hex(receipt)").Scan(&receipt))
+		require.Equal(t, want, receipt)
+	}
 }
 
 // Receipts of messages that were published one after the other have a common prefix, so they are neighbors in the
