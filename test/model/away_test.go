@@ -2,7 +2,6 @@ package model
 
 import (
 	"time"
-
 )
 
 // away returns the topic that has no broker for a time, or nil.
