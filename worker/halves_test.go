@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,5 +54,25 @@ func TestOnlyTheFailingMessageOfAnOldBatchBecomesADeadLetter(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, []string{"bad: older than 1h0m0s: no luck"}, t.letters())
 		require.Equal(t, worker.Stats{Succeeded: 9, Permanent: 1, Expired: 1}, w.Stats())
+	})
+}
+
+// The lines of the log count the failures that Stats.Failed counts: the error of a batch that is halved is none.
+func TestErrorOfAHalvedBatchIsNotLogged(t *testing.T) {
+	virtually(t, withDeadLetters(3), func(t *rig) {
+		t.publish("a", "b", "c", "d", "e", "f", "g", "h")
+		w, stop := t.startBatch(worker.Batch{MaxMessages: 8}, func(context.Context, []pulsar.Message) error { return errTest })
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Len(t, t.letters(), 8)
+		failures := len(t.linesWith("worker: message failed"))
+		for _, line := range t.linesWith("more failures like that") {
+			_, rest, _ := strings.Cut(line, "failures=")
+			text, _, _ := strings.Cut(rest, " ")
+			n, err := strconv.Atoi(text)
+			require.NoError(t, err)
+			failures += n
+		}
+		require.EqualValues(t, w.Stats().Failed, failures)
 	})
 }

@@ -157,7 +157,7 @@ func (s *slot) end() {
 		s.warnOfSelfSettled(tasks)
 	}
 	took := s.measure(len(tasks))
-	s.readAll()
+	s.readAll(tasks)
 	s.notifyHandled(tasks, s.outcomes, took)
 	s.decideAll(tasks)
 	switch {
@@ -192,7 +192,7 @@ func (s *slot) measure(n int) (took time.Duration) {
 }
 
 // readAll makes outcomes of the handler's results.
-func (s *slot) readAll() {
+func (s *slot) readAll(tasks []task) {
 	s.outcomes = s.outcomes[:0]
 	failed := false
 	for _, err := range s.errs {
@@ -207,7 +207,9 @@ func (s *slot) readAll() {
 		s.outcomes = append(s.outcomes, s.read(err))
 	}
 	if failed {
-		s.logFailures(s.tasks, s.outcomes)
+		if !s.whole || !s.mayHalve(tasks) { // otherwise the halves are logged, if they fail
+			s.logFailures(tasks, s.outcomes)
+		}
 		s.pauseFor(s.outcomes)
 	}
 }
