@@ -202,7 +202,7 @@ func (c *Consumer) nackAndMove(d partition.Delivery, f partition.Failure, reason
 		c.logFailure(&d, f.Delay, nacking{reason: reason})
 	}
 	c.letters.add(c, func() {
-		_ = c.moveAsync(c.publishing, outgoing{d, d.Count}, start, func(err error) {
+		_ = c.moveAsync(c.publishing, d, start, func(err error) {
 			if err != nil && !c.isOver() {
 				c.logFailed(what, err, "topic", d.ID.Topic, "message", d.Object)
 			}
@@ -212,7 +212,8 @@ func (c *Consumer) nackAndMove(d partition.Delivery, f partition.Failure, reason
 
 // moveAsync does what beginMove does, for a caller that does not wait: unless moveAsync returns an error, a goroutine
 // calls done with the outcome. moveAsync waits until fewer than maxUnderway publications are under way.
-func (c *Consumer) moveAsync(ctx context.Context, x outgoing, start publication, done func(error)) error {
+func (c *Consumer) moveAsync(ctx context.Context, d partition.Delivery, start publication,
+	done func(error)) error {
 	select {
 	case c.underway <- struct{}{}:
 	case <-ctx.Done():
@@ -220,7 +221,7 @@ func (c *Consumer) moveAsync(ctx context.Context, x outgoing, start publication,
 	case <-c.ended.Done():
 		return ErrClosed
 	}
-	finish, err := c.beginMove(ctx, x, start)
+	finish, err := c.beginMove(ctx, d, start)
 	if err != nil {
 		<-c.underway
 		return err

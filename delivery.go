@@ -50,9 +50,9 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	if !known || !n.unwrapped {
 		i.Count = max(i.Count, orZero(msg.RedeliveryCount))
 	}
-	attempts, counted, published := c.publisher.beforeRetry(msg)
+	attempt, published := c.publisher.attemptOf(msg, i.Count)
 	d := Delivery{
-		Attempt:         uint32(min(uint64(attempts)+uint64(i.Count-min(i.Count, counted))+1, math.MaxUint32)),
+		Attempt:         attempt,
 		RedeliveryCount: i.Count,
 		Last:            c.isLast(i.Count),
 		NackDelay:       max(0, c.nackDelay(i.Count)),
@@ -68,15 +68,18 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	return d, nil
 }
 
-// beforeRetry returns three facts about a message from the retry topic: how often it was delivered before it was
-// published there, how many of these deliveries its redelivery count includes, and when its original message was
-// published. For any other message it returns 0, 0 and the publish time; zero if a method of msg panics.
-func (p *publisher) beforeRetry(msg pulsar.Message) (attempts, counted uint32, published time.Time) {
+// attemptOf returns the number of the attempt at a message with a redelivery count, over all retries, and when the
+// message was first published: zero if a method of msg panics.
+func (p *publisher) attemptOf(msg pulsar.Message, count uint32) (attempt uint32, published time.Time) {
+	attempt = count + min(1, ^count)
 	defer func() { _ = recover() }()
-	if p.isRetry(msg) {
-		return publishing.Attempts(msg), publishing.RedeliveryCount(msg), publishing.FirstPublished(msg)
+	if !p.isRetry(msg) {
+		return attempt, msg.PublishTime()
 	}
-	return 0, 0, msg.PublishTime()
+	// the count of a retry includes deliveries of the message that it was made of
+	before, counted := publishing.Attempts(msg), publishing.RedeliveryCount(msg)
+	attempt = uint32(min(uint64(before)+uint64(count-min(count, counted))+1, math.MaxUint32))
+	return attempt, publishing.FirstPublished(msg)
 }
 
 // RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, the

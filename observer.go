@@ -76,7 +76,7 @@ type Delivered struct {
 type Settled struct {
 	Event
 	Outcome Outcome // how the message was settled
-	// how often the application has received it; a delivery that ended with Snooze does not count
+	// how often the application has received it, over all retries; a delivery that ended with Snooze does not count
 	Attempts uint32
 	Delay    time.Duration // until it comes again; for Nacked, Snoozed and Reconsumed
 	To       string        // the topic that it was published to; for Reconsumed and DeadLettered
@@ -263,6 +263,9 @@ func (c *Consumer) settledEvent(d *partition.Delivery, msg pulsar.Message, outco
 	until time.Duration) Settled {
 	id, _ := d.Object.(pulsar.MessageID)
 	e := Settled{Event: c.event(d.ID.Topic, id, msg), Outcome: outcome, Attempts: d.Count + 1}
+	if msg != nil {
+		e.Attempts, _ = c.publisher.attemptOf(msg, d.Count)
+	}
 	switch {
 	case c.observer.Untimed:
 	case d.HeldFor > 0:

@@ -159,49 +159,44 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 // handler or classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
-// outgoing is a message that is to be published to another topic, as it was delivered, with its body.
-type outgoing struct {
-	partition.Delivery
-	copyCount uint32 // redelivery count of the published copy
-}
-
 // outgoingOf describes a message that the application wants to publish to another topic. The error says why it cannot.
 // noTopic is the error if there is no such topic.
-func (c *Consumer) outgoingOf(ctx context.Context, msg pulsar.Message, noTopic error) (x outgoing, err error) {
+func (c *Consumer) outgoingOf(ctx context.Context, msg pulsar.Message, noTopic error) (d partition.Delivery,
+	err error) {
 	if ctx.Err() != nil {
-		return x, ctx.Err()
+		return d, ctx.Err()
 	}
 	n, err := c.nameOf(msg)
 	switch {
 	case err != nil:
-		return x, err
+		return d, err
 	case noTopic != nil:
-		return x, noTopic
+		return d, noTopic
 	case c.isOver():
-		return x, ErrClosed
+		return d, ErrClosed
 	}
 	now := c.lock()
 	i, known, err := c.group.Find(n.ID, n.hand)
 	c.unlockAndAct(now)
 	switch {
 	case err != nil:
-		return x, err
+		return d, err
 	case !known, i.Busy, n.hand != partition.AnyHand && n.hand != i.Hand:
-		return x, fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
+		return d, fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
 	}
-	x = outgoing{i.Delivery, i.Count}
+	d = i.Delivery
 	if !n.unwrapped { // the application may count its own attempts
-		x.copyCount = max(x.copyCount, orZero(msg.RedeliveryCount))
+		d.Count = max(d.Count, orZero(msg.RedeliveryCount))
 	}
-	if x.Body == nil {
+	if d.Body == nil {
 		body := c.received(msg)
 		if body == nil {
-			return x, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in "+
+			return d, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in "+
 				"memory: pass the message that Receive returned, or add a method Unwrap() pulsar.Message", msg)
 		}
-		x.Body = body
+		d.Body = body
 	}
-	return x, nil
+	return d, nil
 }
 
 // publication begins to publish a message. wait waits for the broker's answer, and then acknowledges the message.
@@ -209,7 +204,8 @@ type publication func(context.Context, pulsar.ConsumerMessage, *publishing.Note)
 
 // beginMove begins to settle a message by publishing it to another topic and acknowledging its newest delivery. If err
 // is nil, the caller must call finish, which waits for the outcome.
-func (c *Consumer) beginMove(ctx context.Context, x outgoing, start publication) (finish func() error, err error) {
+func (c *Consumer) beginMove(ctx context.Context, x partition.Delivery, start publication) (finish func() error,
+	err error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -230,7 +226,7 @@ func (c *Consumer) beginMove(ctx context.Context, x outgoing, start publication)
 	began, stopReading := c.now(), c.readAhead()
 	msg := x.Body.(pulsar.Message)
 	wait := start(ctx, pulsar.ConsumerMessage{Consumer: answered{a.Source.(pulsar.Consumer), c},
-		Message: identified{msg, a.Object.(pulsar.MessageID), x.copyCount}}, note)
+		Message: identified{msg, a.Object.(pulsar.MessageID), x.Count}}, note)
 	publishing.Begun(ctx)
 	return func() error {
 		err := wait()

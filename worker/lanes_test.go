@@ -137,6 +137,17 @@ func TestKeyWaitsForAFailedMessageWithoutADeadLetterTopic(t *testing.T) {
 	})
 }
 
+// Local retries count as attempts in the log of the Consumer, too.
+func TestDeadLetterOfAKeyedMessageHasAllItsAttempts(t *testing.T) {
+	virtually(t, withDeadLetters(4), func(t *rig) {
+		t.publishKeyed("a1")
+		_, stop := t.start(func(context.Context, pulsar.Message) error { return errTest }, worker.WithKeyOrder())
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Contains(t, t.linesWith("dead letter\"")[0], " attempts=4 ")
+	})
+}
+
 func TestDrainLeavesMessagesThatWaitForTheirKeys(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2", "a3", "b1", "b2")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
@@ -24,9 +25,11 @@ func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
 	topic := b.NewTopic(0)
+	settled := make(chan redelivery.Settled, 10)
 	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(10*time.Millisecond),
 		redelivery.WithNackRetryTopic(time.Second),
-		redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
+		redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+		redelivery.WithObserver(redelivery.Observer{Settled: func(e redelivery.Settled) { settled <- e }}))
 	b.Send(topic, 1, false)
 	bg := context.Background()
 	for attempt, fail := range []func(pulsar.Message) error{
@@ -48,6 +51,8 @@ func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
 		msg := testkit.Receive(t, c)
 		require.Equal(t, want, attemptOf(t, c, msg), "delivery %d", attempt+1)
 		require.NoError(t, fail(msg))
+		e := waittest.Next(t, settled)
+		require.Equal(t, want, e.Attempts, "%s, delivery %d", e.Outcome, attempt+1)
 	}
 }
 
