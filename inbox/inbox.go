@@ -45,6 +45,7 @@ const (
 )
 
 // ErrNoTable says that the table of receipts is missing: call Migrate, or create it with the statements of Schema.
+// After this error of a handler the Worker pauses for ten seconds, and the attempt does not count.
 var ErrNoTable = errors.New("inbox: the table of receipts is missing, want Migrate or the statements of Schema")
 
 // ErrTransactionEnded says that the handler's function committed or rolled back its transaction. Only the Inbox may do

@@ -306,6 +306,7 @@ func TestMethodsWithoutTableReturnErrNoTable(t *testing.T) {
 		err = db.handler(box)(t.Context(), numbered(0))
 		require.ErrorIs(t, err, inbox.ErrNoTable)
 		require.ErrorContains(t, err, "table absent")
+		require.True(t, worker.IsSnooze(err), "the Worker would make each message a dead letter")
 		_, err = box.Prune(t.Context(), time.Hour)
 		require.ErrorIs(t, err, inbox.ErrNoTable)
 		_, err = box.Seen(t.Context(), numbered(0))

@@ -45,6 +45,10 @@ type function = func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) err
 // maxRetries is how often, at most, a transaction begins again after transient errors.
 const maxRetries = 3
 
+// noTablePause is how long the Worker pauses if the table is missing. Otherwise it would soon make every message a dead
+// letter.
+const noTablePause = 10 * time.Second
+
 var retryPause = backoff.WithJitter(backoff.Exponential{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}, 0.5)
 
 // commit commits the effects of f with the receipts of todo. It leaves out the entries whose receipts the table has
@@ -63,6 +67,8 @@ func (i *Inbox) commit(ctx context.Context, todo []entry, f function) ([]entry, 
 			before := messagesOf(todo)
 			todo = slices.DeleteFunc(todo, func(e entry) bool { return contains(known, e.receipt) })
 			i.counts.duplicates.Add(before - messagesOf(todo))
+		case errors.Is(err, ErrNoTable):
+			return todo, worker.PauseFor(noTablePause, err)
 		case retries == maxRetries || !isTransient(err) || !sleep(ctx, retryPause.Next(retries)):
 			return todo, err
 		default:
