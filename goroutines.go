@@ -139,10 +139,17 @@ func (t *turn) take(ctx context.Context, ended <-chan struct{}) (err error) {
 	case <-ended:
 		err = ErrClosed
 	}
-	if t.wanted.Add(-1) == 0 { // the turn was passed to this goroutine while it stopped waiting
-		<-t.free
+	for {
+		n := t.wanted.Load()
+		if n == 1 { // no goroutine holds the turn: it was passed to this one, which stops waiting
+			<-t.free
+			t.give()
+			return err
+		}
+		if t.wanted.CompareAndSwap(n, n-1) {
+			return err
+		}
 	}
-	return err
 }
 
 // tryTake takes the turn if no goroutine wants it.
