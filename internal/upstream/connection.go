@@ -64,7 +64,9 @@ func (r *reconnection) Reset() {
 }
 
 const (
-	attemptTime = time.Minute // how long one attempt to connect may take
+	// attemptTime is how long one attempt to connect may take: a look-up, a connection and a subscription, by default up to
+	// 30, 10 and 30 seconds.
+	attemptTime = 2 * time.Minute
 	pruneEvery  = time.Second
 )
 
