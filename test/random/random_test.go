@@ -220,7 +220,8 @@ func (r *randomRun) isComplete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range r.fates {
-		if !f.isOver() && (r.away == "" || f.partition != r.away) {
+		letterIsMissing := f.letters == 0 && (f.refused || f.dead) // the consumer of dead letters may get it later
+		if (!f.isOver() || letterIsMissing) && (r.away == "" || f.partition != r.away) {
 			return false
 		}
 	}
