@@ -251,6 +251,22 @@ func TestDroppedCopyThatWasSentAgainLeavesNoGap(t *testing.T) {
 	}
 }
 
+// Upstream clears its queue when the connection is lost again.
+func TestClearedCopyThatWasSentAgainLeavesNoGap(t *testing.T) {
+	for _, kind := range kindsOfSubscriptions {
+		f := newFixture(Options{Kind: kind})
+		f.loses()
+		f.sends(0)
+		f.sends(1)
+		f.loses()
+		for _, c := range []Copy{f.sends(0), f.sends(1)} {
+			assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
+		}
+		f.runDue()
+		assert.Zero(t, f.requests)
+	}
+}
+
 // Upstream drops a copy on a new connection of A. Then B loses its connection.
 func TestDroppedCopyIsRequestedThoughAnotherPartitionLosesItsConnection(t *testing.T) {
 	for _, kind := range kindsOfSubscriptions {
