@@ -34,7 +34,7 @@ func (s *slot) takeToFinish() error {
 	if !s.finishBatches || s.pauser.isAsked() || s.outage.isOn() {
 		return errNothingToFinish
 	}
-	return s.takeBatch(s.working, s.nextToFinish)
+	return s.takeBatch(s.working, (*run).nextToFinish)
 }
 
 // nextToFinish takes a message of a batch that was begun.

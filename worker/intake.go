@@ -34,11 +34,15 @@ func (s *slot) next() (n int, err error) {
 
 // fill gives the slot messages: those it still has, one to try in an outage, or new ones. It may return with none.
 func (s *slot) fill() (err error) {
+	if s.outage.isOn() {
+		if len(s.tasks) == 0 {
+			return s.takeProbe()
+		}
+		if s.putAside() {
+			return nil // with no messages: loop checks whether the slot has lost its place
+		}
+	}
 	switch {
-	case len(s.tasks) == 0 && s.outage.isOn():
-		return s.takeProbe()
-	case s.putAside():
-		return nil // with no messages: loop checks whether the slot has lost its place
 	case len(s.tasks) > 0:
 		err = s.waitToGoOn()
 	case s.limiter != nil:
@@ -46,17 +50,14 @@ func (s *slot) fill() (err error) {
 	default:
 		err = s.take()
 	}
-	if err == nil {
+	if err == nil && len(s.tasks) > 0 && s.outage.isOn() {
 		s.putAside()
 	}
 	return err
 }
 
-// putAside puts the slot's messages aside, if there is an outage.
+// putAside puts the slot's messages aside. It reports false if the outage is over.
 func (s *slot) putAside() bool {
-	if len(s.tasks) == 0 || !s.outage.isOn() {
-		return false
-	}
 	s.renewAll()
 	if !s.outage.putAside(s.tasks) {
 		return false
@@ -95,8 +96,9 @@ func (s *slot) takeLimited() error {
 	return s.waitForRate(len(s.tasks))
 }
 
-// receiver takes a message. Its error says that none came before ctx was done, or that no more will come.
-type receiver func(ctx context.Context) (task, error)
+// receiver takes a message. Its error says that none came before ctx was done, or that no more will come. It is a method
+// expression: a method value would copy each task once more.
+type receiver func(r *run, ctx context.Context) (task, error)
 
 // take takes the messages that a slot handles next. In an outage it takes none. Its error says that no more will come.
 func (s *slot) take() error {
@@ -111,7 +113,7 @@ func (s *slot) take() error {
 				return nil
 			}
 		}
-		switch err := s.takeBatch(open, s.receive); {
+		switch err := s.takeBatch(open, (*run).receive); {
 		case err == nil:
 			return nil
 		case open.Err() == nil:
@@ -121,13 +123,13 @@ func (s *slot) take() error {
 }
 
 // receive takes a message from the Consumer, or with key order one that may be handled now.
-func (r *run) receive(ctx context.Context) (task, error) {
+func (r *run) receive(ctx context.Context) (t task, err error) {
 	if r.lanes != nil {
 		return r.lanes.next(ctx)
 	}
 	for {
-		msg, err := r.consumer.Receive(ctx)
-		if t := (task{msg: msg}); err != nil || !r.isAtWork(t) {
+		t.msg, err = r.consumer.Receive(ctx)
+		if err != nil || !r.isAtWork(&t) {
 			return t, err
 		}
 	}
@@ -141,9 +143,9 @@ func (s *slot) takeBatch(ctx context.Context, receive receiver) error {
 	if s.batch.MaxMessages > 1 {
 		return s.collect(ctx, receive)
 	}
-	t, err := receive(ctx)
+	t, err := receive(s.run, ctx)
 	if err == nil {
-		s.hold(t)
+		s.hold(&t)
 	}
 	return err
 }
@@ -154,7 +156,7 @@ func (s *slot) collect(ctx context.Context, receive receiver) error {
 		return err
 	}
 	defer s.collecting.unlock()
-	t, err := receive(ctx)
+	t, err := receive(s.run, ctx)
 	if err != nil {
 		return err
 	}
@@ -173,9 +175,9 @@ func (s *slot) collect(ctx context.Context, receive receiver) error {
 		if len(batch) >= s.batch.MaxMessages || bytes >= s.batch.MaxBytes {
 			break
 		}
-		t, err = receive(inTime)
+		t, err = receive(s.run, inTime)
 		if err != nil && time.Since(began) < takingTime {
-			t, err = atOnce(ctx, receive)
+			t, err = s.atOnce(ctx, receive)
 		}
 	}
 	s.holdAll(batch)
@@ -183,10 +185,10 @@ func (s *slot) collect(ctx context.Context, receive receiver) error {
 }
 
 // atOnce takes a message if one is there.
-func atOnce(ctx context.Context, receive receiver) (task, error) {
+func (s *slot) atOnce(ctx context.Context, receive receiver) (task, error) {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // if ctx were done, Receive would return no message
 	defer cancel()
-	return receive(ctx)
+	return receive(s.run, ctx)
 }
 
 // untried is the reason that is logged when a message that waited for its next try is left to the broker.

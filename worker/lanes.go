@@ -110,7 +110,7 @@ func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	if msg != nil && keyOf(msg) != "" {
 		t.beat = l.heartbeat(msg, time.Time{})
 	}
-	if msg != nil && l.isAtWork(t) {
+	if msg != nil && l.isAtWork(&t) {
 		msg = nil
 	}
 	l.mu.Lock()

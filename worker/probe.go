@@ -39,7 +39,7 @@ func (s *slot) takeProbe() error {
 		s.outage.takesLong()
 		release()
 	})}
-	s.hold(t)
+	s.hold(&t)
 	return nil
 }
 

@@ -69,9 +69,9 @@ func (s *slot) loop() {
 }
 
 // hold gives the slot a message.
-func (s *slot) hold(t task) {
+func (s *slot) hold(t *task) {
 	s.mu.Lock()
-	s.tasks = append(s.tasks[:0], t)
+	s.tasks = append(s.tasks[:0], *t)
 	s.mu.Unlock()
 }
 

@@ -64,10 +64,10 @@ func (r *run) all() []*slot {
 // isAtWork reports whether a handler still has a message that was redelivered. Then no second handler gets the message:
 // the redelivery waits for the first handler, whose result settles the message. If that handler is stuck, the
 // redelivery is nacked.
-func (r *run) isAtWork(t task) bool {
-	if t.msg.RedeliveryCount() == 0 {
-		return false
-	}
+func (r *run) isAtWork(t *task) bool { return t.msg.RedeliveryCount() > 0 && r.takesOver(*t) }
+
+// takesOver is isAtWork for a redelivery.
+func (r *run) takesOver(t task) bool {
 	for _, s := range r.all() {
 		switch has, stuck := s.has(t); {
 		case !has:
@@ -85,7 +85,7 @@ func (r *run) isAtWork(t task) bool {
 }
 
 // startNackOfStuck calls nackOfStuck in a goroutine of its own: publishing a dead letter may take long, and the caller
-// takes messages for all slots. (A closure in isAtWork would allocate for each message that is received.)
+// takes messages for all slots. (A closure in takesOver would allocate for each message that is received.)
 func (r *run) startNackOfStuck(t task) { r.alive.Go(func() { r.nackOfStuck(t) }) }
 
 // nackOfStuck nacks a message that came again while its handler is stuck. The nack counts as an attempt, so the message
