@@ -12,7 +12,7 @@ import (
 // ended. It leaves waiting messages to the broker, and returns the error of Run.
 func (r *run) drain() error {
 	r.drainEnds() // the first call starts the drain timeout
-	before := r.counts.finished.Load()
+	before := r.counts.finished()
 	n, _ := r.inFlight()
 	r.logger.Info("worker: draining", append(r.who(), "in_flight", n+r.outage.kept(), "timeout", r.drainTimeout,
 		"arriving", r.consumer.Stats().Arriving)...)
@@ -24,7 +24,7 @@ func (r *run) drain() error {
 	r.notifyAsked()
 	r.notifyPausedFor()
 	stuck := r.stuck()
-	r.logStopped(r.counts.finished.Load()-before, len(stuck))
+	r.logStopped(r.counts.finished()-before, len(stuck))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end()
@@ -89,7 +89,7 @@ func (r *run) stuck() []error {
 func (r *run) logStopped(drained uint64, stuck int) {
 	r.repeats.end() // so that this line is the last
 	stats := r.consumer.Stats()
-	attrs := append(r.who(), "finished", r.counts.finished.Load(), "drained", drained, "left", r.counts.left.Load(),
+	attrs := append(r.who(), "finished", r.counts.finished(), "drained", drained, "left", r.counts.left.Load(),
 		"waiting", stats.Waiting, "stuck", stuck, "unfinished", stats.Unfinished)
 	if stats.Unfinished == 0 {
 		r.logger.Info("worker: stopped", attrs...)

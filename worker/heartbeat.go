@@ -89,9 +89,12 @@ func (h *heartbeat) endAt(until time.Time) {
 }
 
 func (h *heartbeat) stop() {
-	if h == nil {
-		return
+	if h != nil {
+		h.end()
 	}
+}
+
+func (h *heartbeat) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.over = true

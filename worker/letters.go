@@ -81,7 +81,7 @@ func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 	o.or, o.because = o.verb, publishing.TTL
 	v := r.deadLetter(ctx, t, o)
 	if v == dead {
-		r.counts.finished.Add(1)
+		r.counts.buried.Add(1)
 	}
 	return v == dead || v == done
 }
@@ -90,7 +90,7 @@ func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 func (r *run) countLetter(o outcome) {
 	switch {
 	case o.verb == dead:
-		r.counts.finished.Add(1)
+		r.counts.buried.Add(1)
 		if o.because != publishing.MaxDeliveries {
 			r.counts.permanent.Add(1)
 		}

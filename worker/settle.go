@@ -24,6 +24,24 @@ const maxLetters = 100
 
 // settle carries out an outcome.
 func (r *run) settle(ctx context.Context, t *task, o *outcome) {
+	switch o.verb {
+	case ack:
+		if r.ack(t, o.since) {
+			r.counts.succeeded.Add(1)
+		}
+	case acked:
+		r.counts.succeeded.Add(1)
+	default:
+		if r.settleFailed(ctx, t, o) {
+			return
+		}
+	}
+	r.forget(t)
+}
+
+// settleFailed carries out the outcome of a message that was not handled. It reports whether the message waits for its
+// next try: then the task is not over.
+func (r *run) settleFailed(ctx context.Context, t *task, o *outcome) (waits bool) {
 	if o.fails() || o.verb == dead && o.because == publishing.MaxDeliveries {
 		r.counts.failed.Add(1)
 	}
@@ -32,26 +50,13 @@ func (r *run) settle(ctx context.Context, t *task, o *outcome) {
 		r.countLetter(*o)
 	}
 	switch o.verb {
-	case ack:
-		if r.ack(t, o.since) {
-			r.succeeded()
-		}
-	case acked:
-		r.succeeded()
 	case nack, again, snooze:
-		if r.tryAgain(ctx, t, *o) {
-			return
-		}
+		return r.tryAgain(ctx, t, *o)
 	case leave:
 		r.leave(*t, "the handler failed after the drain timeout", o.err)
-	default: // done
+	default: // dead, done
 	}
-	r.forget(t)
-}
-
-func (r *run) succeeded() {
-	r.counts.succeeded.Add(1)
-	r.counts.finished.Add(1)
+	return false
 }
 
 // forget ends a task and frees its lane. When the Run ends, it does not free the lane: the message may be left to the
@@ -75,11 +80,13 @@ func (r *run) ending() bool {
 // acknowledging the message together with its batch failed, or zero: the messages of a batch share the time for
 // retries.
 func (r *run) ack(t *task, since time.Time) bool {
-	for n := uint32(0); ; n++ {
-		err := r.consumer.Ack(t.msg)
-		if err == nil {
-			return true
-		}
+	err := r.consumer.Ack(t.msg)
+	return err == nil || r.ackAgain(t, since, err)
+}
+
+// ackAgain does what ack does after the error err.
+func (r *run) ackAgain(t *task, since time.Time, err error) bool {
+	for n := uint32(0); err != nil; n++ {
 		r.unsettled(*t, "acknowledging", err)
 		if n == 0 {
 			if since.IsZero() {
@@ -91,7 +98,9 @@ func (r *run) ack(t *task, since time.Time) bool {
 			r.leave(*t, "it was handled, but could not be acknowledged", err)
 			return false
 		}
+		err = r.consumer.Ack(t.msg)
 	}
+	return true
 }
 
 // tryAgain nacks a message. If the message has a lane, it is kept until its next try instead, and tryAgain reports

@@ -152,10 +152,12 @@ type Stats struct {
 
 // counts has the figures of Stats that only grow.
 type counts struct {
-	// messages acknowledged or published as dead letters; not in Stats
-	finished                                                                               atomic.Uint64
+	buried                                                                                 atomic.Uint64 // messages published as dead letters; not in Stats
 	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left, lost, crashed atomic.Uint64
 }
+
+// finished is how many messages were acknowledged or published as dead letters.
+func (c *counts) finished() uint64 { return c.succeeded.Load() + c.buried.Load() }
 
 // Stats returns the Worker's counters and its current state. The fields are read one after the other, not at one
 // moment.
