@@ -72,12 +72,12 @@ func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, 
 	}
 	w.batch = Batch{cmp.Or(batch.MaxMessages, 100), cmp.Or(batch.MaxBytes, 1<<20),
 		cmp.Or(batch.MaxWait, 100*time.Millisecond)}
-	w.handle = func(ctx context.Context, tasks []task, errs []error) bool {
+	w.handle = func(ctx context.Context, tasks []task, outcomes []outcome) bool {
 		msgs := make([]pulsar.Message, len(tasks))
 		for i := range tasks {
 			msgs[i] = tasks[i].counted()
 		}
-		return w.spread(w.handleBatch(ctx, handler, msgs), errs)
+		return w.spread(w.handleBatch(ctx, handler, msgs), outcomes)
 	}
 	return w, nil
 }
@@ -92,21 +92,21 @@ func (w *Worker) handleBatch(ctx context.Context, handler BatchHandler, msgs []p
 	return handler(ctx, msgs)
 }
 
-// spread makes an error for each message from the result of a BatchHandler, and reports whether all have the same
+// spread sets the error of each message by the result of a BatchHandler, and reports whether all have the same
 // error.
-func (w *Worker) spread(err error, errs []error) bool {
+func (w *Worker) spread(err error, outcomes []outcome) bool {
 	each, whole := w.split(err)
 	for _, i := range slices.Sorted(maps.Keys(each)) {
-		if i < 0 || i >= len(errs) {
+		if i < 0 || i >= len(outcomes) {
 			// only err's text: if the new error wrapped err, split would find the BatchError again
-			whole = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %s", i, len(errs)-1, fmt.Sprint(err))
+			whole = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %s", i, len(outcomes)-1, fmt.Sprint(err))
 			break
 		}
 	}
-	for i := range errs {
-		errs[i] = whole
+	for i := range outcomes {
+		outcomes[i].err = whole
 		if whole == nil {
-			errs[i] = each[i]
+			outcomes[i].err = each[i]
 		}
 	}
 	return whole != nil

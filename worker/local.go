@@ -33,7 +33,6 @@ func WithLocalRetries(n int, pause backoff.RedeliveryBackoff) Option {
 
 // retryLocally keeps failed messages that have local retries left.
 func (s *slot) retryLocally(tasks []task) {
-	s.pause = 0
 	if s.localRetries == 0 || s.probe != nil || s.replaced || s.taking.Err() != nil || s.outage.isOn() {
 		return
 	}

@@ -27,16 +27,17 @@ const patience = 5 * time.Second
 // run is the state of a Worker's Run.
 type run struct {
 	*Worker
-	began      time.Time
+	// the fields up to crashes are read for each message, and so are together
 	taking     context.Context // for taking messages; ends when no more are taken
-	stop       context.CancelFunc
 	working    context.Context // for handlers; ends with the drain timeout
-	cancel     context.CancelCauseFunc
 	lasting    context.Context // for settling; ends when Run returns
+	lanes      *lanes          // nil without key order
+	outage     *outage         // nil without WithPauseOnFailure
+	crashes    *crashes        // nil without WithCrashLimit
+	stop       context.CancelFunc
+	cancel     context.CancelCauseFunc
 	end        context.CancelFunc
-	lanes      *lanes         // nil without key order
-	outage     *outage        // nil without WithPauseOnFailure
-	crashes    *crashes       // nil without WithCrashLimit
+	began      time.Time
 	collecting turn           // held by the slot that collects a batch
 	limiting   turn           // held by the slot that takes messages under the rate limit
 	alive      sync.WaitGroup // the goroutines of slots and of nackOfStuck

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -11,10 +10,8 @@ import (
 // settles them, all in one goroutine, so that a handler that does not return keeps its place.
 type slot struct {
 	*run
-	name     string // of its goroutine, as stacks show it
-	portion  int    // how many messages of a halved batch the handler gets next; 0 for all
-	errs     []error
-	outcomes []outcome
+	portion  int           // how many messages of a halved batch the handler gets next; 0 for all
+	outcomes []outcome     // of the messages that the handler has, or had last; the handler sets only their errors
 	whole    bool          // the batch failed as a whole
 	pause    time.Duration // before a local retry
 	probe    *probe        // the try of a message in an outage; nil for none
@@ -28,6 +25,7 @@ type slot struct {
 	since    time.Duration           // when the handler was called, by run.now; only with a timeout, or if isTimed
 	endCall  context.CancelCauseFunc // ends the handler's context; nil without WithCancelLost
 	replaced bool                    // another slot has its place, since its handler did not return; losePlace sets it
+	name     string                  // of its goroutine, as stacks show it
 }
 
 type stage uint8
@@ -85,6 +83,15 @@ func (s *slot) holdAll(tasks []task) {
 // call calls the handler with the first n messages.
 func (s *slot) call(n int) {
 	tasks := s.begin(n)
+	if s.timeout == 0 && !s.cancelLost {
+		s.handTo(s.working, tasks)
+		return
+	}
+	s.handWithin(tasks)
+}
+
+// handWithin calls the handler with a context that ends after the timeout, or when the messages are lost.
+func (s *slot) handWithin(tasks []task) {
 	ctx := s.working
 	if s.timeout > 0 {
 		call := s.calls
@@ -100,19 +107,24 @@ func (s *slot) call(n int) {
 		defer s.setEndCall(nil)
 		ctx = untilLost
 	}
+	s.handTo(ctx, tasks)
+}
+
+// handTo calls the handler, or makes the limit of crashes the result of a message that has reached it.
+func (s *slot) handTo(ctx context.Context, tasks []task) {
 	s.notifyHandling(tasks)
-	if n == 1 && s.crashes.givesUp(tasks[0].msg) { // a suspect is handled alone
+	if s.crashes != nil && len(tasks) == 1 && s.crashes.givesUp(tasks[0].msg) { // a suspect is handled alone
 		s.counts.crashed.Add(1)
 		s.fail(s.crashes.limit(tasks[0].msg))
 		return
 	}
-	s.whole = s.handle(ctx, tasks, s.errs)
+	s.whole = s.handle(ctx, tasks, s.outcomes)
 }
 
 // fail makes err the result for all messages that the handler has.
 func (s *slot) fail(err error) {
-	for i := range s.errs {
-		s.errs[i] = err
+	for i := range s.outcomes {
+		s.outcomes[i].err = err
 	}
 	s.whole = true
 }
@@ -120,7 +132,8 @@ func (s *slot) fail(err error) {
 // begin notes that the handler has the first n messages, and returns them. Until the handler has returned, only msg and
 // tries of these tasks may be read without mu.
 func (s *slot) begin(n int) []task {
-	s.errs = slices.Grow(s.errs[:0], n)[:n]
+	s.outcomes = append(s.outcomes[:0], make([]outcome, n)...)
+	s.pause = 0
 	var since time.Duration
 	if s.timeout > 0 || s.isTimed(s.calls+1) {
 		since = s.now()
@@ -153,13 +166,18 @@ func (s *slot) end() {
 	if s.returned != nil {
 		s.returned() // before the messages are settled
 	}
-	if isSample(s.calls) {
-		s.warnOfSelfSettled(tasks)
+	var took time.Duration
+	if isSample(s.calls) || len(s.observers.handled) > 0 {
+		took = s.examine(tasks)
 	}
-	took := s.measure(len(tasks))
-	s.readAll(tasks)
+	failed := s.readAll()
+	if failed {
+		s.reportFailures(tasks)
+	}
 	s.notifyHandled(tasks, s.outcomes, took)
-	s.decideAll(tasks)
+	if failed || s.portion > 0 || s.outage != nil {
+		s.decideAll(tasks)
+	}
 	switch {
 	case len(tasks) > 1:
 		s.settleAll(tasks, s.outcomes)
@@ -182,96 +200,30 @@ func (s *slot) takeBack() []task {
 	return tasks
 }
 
-// measure returns how long the handler took, if the call is timed.
-func (s *slot) measure(n int) (took time.Duration) {
+// examine returns how long the handler took, if the call is timed, and examines a sample.
+func (s *slot) examine(tasks []task) (took time.Duration) {
 	if s.isTimed(s.calls) {
 		took = s.now() - s.since
-		s.paced(took, n)
+		s.paced(took, len(tasks))
+	}
+	if isSample(s.calls) {
+		s.warnOfSelfSettled(tasks)
 	}
 	return took
 }
 
-// readAll makes outcomes of the handler's results.
-func (s *slot) readAll(tasks []task) {
-	s.outcomes = s.outcomes[:0]
-	failed := false
-	for _, err := range s.errs {
-		if err != nil && s.classify != nil && !isCrash(err) {
-			err = s.classify(err)
-		}
-		if err == nil {
-			s.outcomes = append(s.outcomes, outcome{verb: ack})
+// readAll completes the outcomes by the handler's errors, and reports whether a message failed.
+func (s *slot) readAll() (failed bool) {
+	for i := range s.outcomes {
+		o := &s.outcomes[i]
+		if o.err == nil {
+			o.verb = ack
 			continue
 		}
-		failed = true
-		s.outcomes = append(s.outcomes, s.read(err))
+		s.readError(o)
+		failed = failed || o.verb != ack
 	}
-	if failed {
-		if !s.whole || !s.mayHalve(tasks) { // otherwise the halves are logged, if they fail
-			s.logFailures(tasks, s.outcomes)
-		}
-		s.pauseFor(s.outcomes)
-	}
-}
-
-// decideAll makes the outcomes final.
-func (s *slot) decideAll(tasks []task) {
-	s.retryLocally(tasks)
-	stays := s.stay(tasks) && s.working.Err() == nil
-	for i := range tasks {
-		t, o := &tasks[i], &s.outcomes[i]
-		if o.verb == ack || o.verb == hold {
-			continue
-		}
-		a := attempt{stays: stays && !t.gone && !o.away, drained: s.working.Err() != nil}
-		if o.fails() && !a.stays {
-			a.old, a.last = s.pastAge(t), t.isLast(s.consumer)
-		}
-		*o = o.decide(a)
-		t.failed = t.failed || o.verb == hold
-	}
-}
-
-// stay reports whether failed messages are tried again without a nack: because there is an outage, or because their
-// batch is halved.
-func (s *slot) stay(tasks []task) bool {
-	outcomes := s.outcomes
-	if s.whole {
-		outcomes = outcomes[:1] // one error, however many messages
-	}
-	keeps := false
-	if s.outage != nil {
-		s.outage.markAway(s.outcomes)
-		keeps = s.outage.report(s.probe != nil, tasks, outcomes)
-	}
-	s.endProbe()
-	switch {
-	case keeps:
-		s.portion = 0
-	case s.whole && s.mayHalve(tasks):
-		s.portion = (len(tasks) + 1) / 2
-		return true
-	default:
-		s.portion *= 2
-	}
-	return keeps
-}
-
-// pastAge returns the limit of WithMaxAge if the message is older than that, so that it is not tried again; otherwise
-// 0.
-func (s *slot) pastAge(t *task) time.Duration {
-	if s.maxAge > 0 && t.age(s.consumer) > s.maxAge {
-		return s.maxAge
-	}
-	return 0
-}
-
-// mayHalve reports whether to halve a batch that failed as a whole: one of its messages failed before, has its last
-// delivery, or is too old to be tried again.
-func (s *slot) mayHalve(tasks []task) bool {
-	return len(tasks) > 1 && s.outcomes[0].verb == nack && slices.ContainsFunc(tasks, func(t task) bool {
-		return t.count() > 0 || t.isLast(s.consumer) || s.pastAge(&t) > 0
-	})
+	return failed
 }
 
 // release keeps messages that will be handled again, and those that were not handled yet.

@@ -12,8 +12,8 @@ import (
 type Worker struct {
 	settings
 	consumer *redelivery.Consumer
-	// calls the handler, puts its results into errs, and reports whether one error is for all messages
-	handle  func(context.Context, []task, []error) (whole bool)
+	// calls the handler, sets the errors of the outcomes, and reports whether one error is for all messages
+	handle  func(context.Context, []task, []outcome) (whole bool)
 	batch   Batch // of one message if there is a Handler
 	pauser  pauser
 	counts  counts
@@ -42,8 +42,8 @@ func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Wo
 	if err != nil {
 		return nil, err
 	}
-	w.handle = func(ctx context.Context, tasks []task, errs []error) bool {
-		errs[0] = chained(ctx, tasks[0].counted())
+	w.handle = func(ctx context.Context, tasks []task, outcomes []outcome) bool {
+		outcomes[0].err = chained(ctx, tasks[0].counted())
 		return false
 	}
 	return w, nil
