@@ -96,8 +96,8 @@ func (s *slot) takeLimited() error {
 	return s.waitForRate(len(s.tasks))
 }
 
-// receiver takes a message. Its error says that none came before ctx was done, or that no more will come. It is a method
-// expression: a method value would copy each task once more.
+// receiver takes a message. Its error says that none came before ctx was done, or that no more will come. It is a
+// method expression: a method value would copy each task once more.
 type receiver func(r *run, ctx context.Context) (task, error)
 
 // take takes the messages that a slot handles next. In an outage it takes none. Its error says that no more will come.

@@ -152,7 +152,8 @@ type Stats struct {
 
 // counts has the figures of Stats that only grow.
 type counts struct {
-	buried                                                                                 atomic.Uint64 // messages published as dead letters; not in Stats
+	// messages published as dead letters; not in Stats
+	buried                                                                                 atomic.Uint64
 	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left, lost, crashed atomic.Uint64
 }
 
