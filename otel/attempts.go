@@ -6,6 +6,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -38,7 +39,7 @@ func originOf(msg pulsar.Message, subscription string) message {
 	if id := props[pulsar.SysPropertyOriginMessageID]; id != "" {
 		return message{topicname.Base(props[pulsar.SysPropertyRealTopic]), subscription, id}
 	}
-	return message{topicname.Base(msg.Topic()), subscription, msg.ID().String()}
+	return message{topicname.Base(msg.Topic()), subscription, publishing.OriginID(msg)}
 }
 
 func (a *attempts) remember(msg pulsar.Message, subscription string, span trace.SpanContext) {

@@ -89,6 +89,40 @@ func TestAttemptIsLinkedToThePreviousOneOfItsSubscription(t *testing.T) {
 	assert.Equal(t, []int{-1, -1, 0, 1, 2, 4 /* sent to the dead letter topic */, 4, 4, 6}, got)
 }
 
+// A consumer of a single partition sees IDs with partition 0. A retry names the ID with the partition.
+func TestRetryFromOnePartitionIsLinkedToTheFirstAttempt(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	telemetry, err := otelredelivery.New(otelredelivery.WithPropagator(propagation.TraceContext{}),
+		otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
+	require.NoError(t, err)
+	server, silent := pulsartest.NewServer(t), slog.New(slog.DiscardHandler)
+	require.NoError(t, server.CreatePartitionedTopic("orders", 4))
+	c, err := redelivery.Subscribe(server.Client(t),
+		pulsar.ConsumerOptions{Topic: "orders-partition-3", SubscriptionName: "billing", Type: pulsar.Shared,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, RetryEnable: true},
+		redelivery.WithLogger(silent), redelivery.WithNackRedeliveryDelay(time.Millisecond),
+		redelivery.WithNackRetryTopic(time.Millisecond))
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	attempts := 0
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+		if attempts++; attempts == 1 {
+			return errors.New("not now")
+		}
+		stop()
+		return nil
+	}, worker.WithLogger(silent), worker.WithConcurrency(1), worker.WithMiddleware(telemetry.Middleware()))
+	require.NoError(t, err)
+	server.Publish(t, "orders-partition-3", &pulsar.ProducerMessage{Payload: []byte("1")})
+	require.NoError(t, w.Run(ctx))
+	spans := exporter.GetSpans()
+	require.Len(t, spans, 2)
+	require.Len(t, spans[1].Links, 1)
+	assert.Equal(t, spans[0].SpanContext.SpanID(), spans[1].Links[0].SpanContext.SpanID())
+}
+
 // Telemetry remembers 10,000 failed attempts. It remembers a new attempt at a message even if it forgets an older
 // attempt at this message, or if the message was settled between the two.
 func TestOnlyTheNewestFailedAttemptsAreLinked(t *testing.T) {
