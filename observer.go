@@ -262,10 +262,9 @@ func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e 
 func (c *Consumer) settledEvent(d *partition.Delivery, msg pulsar.Message, outcome Outcome,
 	until time.Duration) Settled {
 	id, _ := d.Object.(pulsar.MessageID)
-	e := Settled{Event: c.event(d.ID.Topic, id, msg), Outcome: outcome, Attempts: d.Count + 1}
-	if msg != nil {
-		e.Attempts, _ = c.publisher.attemptOf(msg, d.Count)
-	}
+	attempts := d.Count + min(1, ^d.Count)
+	attempts += min(d.Earlier, ^attempts)
+	e := Settled{Event: c.event(d.ID.Topic, id, msg), Outcome: outcome, Attempts: attempts}
 	switch {
 	case c.observer.Untimed:
 	case d.HeldFor > 0:

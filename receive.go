@@ -153,7 +153,9 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)
 	}
 	if c.publisher.isRetry(cm.Message) {
-		cp.Count += min(publishing.RedeliveryCount(cm.Message), ^cp.Count)
+		counted := publishing.RedeliveryCount(cm.Message)
+		cp.Count += min(counted, ^cp.Count)
+		cp.Earlier = max(publishing.Attempts(cm.Message), counted) - counted
 		cp.Wait = waitOf(cm.Message)
 	}
 	if c.attempts != nil {

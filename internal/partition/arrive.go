@@ -11,6 +11,8 @@ type Copy struct {
 	Total  int32  // messages of the entry; 0 or 1 for a single one
 	Count  uint32 // how often it was delivered before, according to the broker
 	Tries  uint32 // how often it was delivered before, according to a log of attempts; 0 if the log does not know it
+	// of a retry: how often earlier publications of the message were delivered, less what Count includes of that
+	Earlier uint32
 	// how long the message must not be handed out; ignored after its first delivery, unless Tries shows another failure
 	Wait   time.Duration
 	Size   int64 // bytes that the message takes by itself
@@ -69,6 +71,7 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 		g.learn(now, e, m, epoch)
 		e.ack.copyCame(m.index, epoch)
 		m.id, m.epoch = c.Object, epoch
+		m.earlier = c.Earlier
 		if verdict = g.arrive(now, m, c, d); verdict == AckAgain {
 			again = m.again(m.id)
 		}

@@ -34,6 +34,7 @@ type message struct {
 	count       uint32 // redelivery count of the newest hand-over; before the first one, the count that it will have
 	brokerCount uint32 // the largest redelivery count that the broker sent, after excess was subtracted
 	excess      uint32 // requests that the broker may have counted, but that led to no hand-over
+	earlier     uint32 // see Copy.Earlier
 	hand        uint64 // number of the newest hand-over; see Delivery
 	note        any    // the caller's, from the nack
 

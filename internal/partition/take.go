@@ -18,6 +18,7 @@ type Delivery struct {
 	// For observers.
 	Cause     Cause         // why the message came again
 	Due       time.Duration // when its delay or its ack timeout was over; 0 if it had neither
+	Earlier   uint32        // see Copy.Earlier
 	HeldSince time.Duration // when the application got it
 	HeldFor   time.Duration // how long the application had it, if it waits
 }
@@ -44,7 +45,7 @@ func (g *Group) describe(m *message, d *Delivery) {
 		ID:     ID{p.topic, m.entry.at.ledger, m.entry.at.entry, m.index},
 		Source: p.source, Object: m.id, Body: m.body, Note: m.note,
 		Count: m.count, Hand: m.hand, Last: g.o.isLast(m.count),
-		HeldSince: m.heldSince, HeldFor: m.heldFor,
+		Earlier: m.earlier, HeldSince: m.heldSince, HeldFor: m.heldFor,
 	}
 }
 

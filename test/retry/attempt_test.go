@@ -105,3 +105,27 @@ func TestDeadLetterHasRedeliveryCountOfItsLastDelivery(t *testing.T) {
 		})
 	}
 }
+
+// A batch Worker acknowledges by id, and an ack timeout knows only the id.
+func TestAttemptsOfARetrySettledByIDAreCountedOverAllRetries(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	topic := b.NewTopic(0)
+	settled := make(chan redelivery.Settled, 10)
+	c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+		redelivery.WithAckTimeout(time.Second),
+		redelivery.WithObserver(redelivery.Observer{Settled: func(e redelivery.Settled) { settled <- e }}))
+	ids := func(msg pulsar.Message) []pulsar.MessageID { return []pulsar.MessageID{msg.ID()} }
+	for _, by := range []func(pulsar.Message) error{
+		func(msg pulsar.Message) error { return c.AckIDList(ids(msg)) },
+		func(msg pulsar.Message) error { return c.AckID(msg.ID()) },
+		func(pulsar.Message) error { return nil },
+	} {
+		b.Send(topic, 1, false)
+		require.NoError(t, c.ReconsumeLaterNext(context.Background(), testkit.Receive(t, c)))
+		require.EqualValues(t, 1, waittest.Next(t, settled).Attempts)
+		require.NoError(t, by(testkit.Receive(t, c)))
+		e := waittest.Next(t, settled)
+		require.EqualValues(t, 2, e.Attempts, e.Outcome)
+	}
+}
