@@ -86,19 +86,21 @@ func runAndKill(process, delivery uint32, failed time.Time) (uint32, time.Time, 
 	lines := bufio.NewScanner(stdout)
 	for n := 0; n < eachProcess && delivery < maxDeliveries && lines.Scan(); n++ {
 		var redeliveries uint32
-		if _, err := fmt.Sscan(lines.Text(), &redeliveries); err != nil {
+		var nanos int64
+		if _, err := fmt.Sscan(lines.Text(), &redeliveries, &nanos); err != nil {
 			return 0, failed, err
 		}
+		received := time.Unix(0, nanos)
 		waited, then := "-", "it fails"
 		delivery++
 		if delivery > 1 {
-			waited = time.Since(failed).Round(10 * time.Millisecond).String()
-			if want := policy.Next(delivery - 2); redeliveries != delivery-1 || time.Since(failed) < want {
+			waited = received.Sub(failed).Round(10 * time.Millisecond).String()
+			if want := policy.Next(delivery - 2); redeliveries != delivery-1 || received.Sub(failed) < want {
 				return 0, failed, fmt.Errorf("redelivery %d after %s, want %d after %v", redeliveries, waited,
 					delivery-1, want)
 			}
 		}
-		failed = time.Now()
+		failed = received
 		switch time.Sleep(200 * time.Millisecond); { // the log has the failure within milliseconds
 		case delivery == maxDeliveries:
 			then = "it fails, and is a dead letter"
@@ -121,7 +123,7 @@ func subscribe(client pulsar.Client) (*redelivery.Consumer, error) {
 		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
-// handle fails on each message and prints the message's redelivery count, until this process is killed.
+// handle fails on each message, until this process is killed. It prints the message's redelivery count and the time.
 func handle(client pulsar.Client) error {
 	consumer, err := subscribe(client)
 	if err != nil {
@@ -133,7 +135,7 @@ func handle(client pulsar.Client) error {
 		if err != nil {
 			return err
 		}
-		fmt.Println(consumer.RedeliveryCount(msg))
+		fmt.Println(consumer.RedeliveryCount(msg), time.Now().UnixNano())
 		if err := consumer.NackWithReason(msg, errors.New("always")); err != nil {
 			return err
 		}
