@@ -2,6 +2,7 @@ package pulsartest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -51,6 +52,9 @@ func (s *Server) Publish(t testing.TB, topic string, messages ...*pulsar.Produce
 }
 
 func (s *Server) publish(name string, m *pulsar.ProducerMessage) (MessageID, error) {
+	if m.Value != nil {
+		return MessageID{}, errors.New("Value is set, want the encoded value as Payload")
+	}
 	n, err := parseTopic(name)
 	if err != nil {
 		return MessageID{}, err

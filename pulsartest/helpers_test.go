@@ -86,6 +86,9 @@ func TestPublishThatFailsNamesTopicAndCause(t *testing.T) {
 	} {
 		require.Contains(t, failureOf(t, func(t testing.TB) { s.Publish(t, topic, &pulsar.ProducerMessage{}) }), says)
 	}
+	require.Contains(t, failureOf(t, func(t testing.TB) {
+		s.Publish(t, "t", &pulsar.ProducerMessage{Value: "v", Schema: pulsar.NewStringSchema(nil)})
+	}), "message 1 of 1 to t: Value is set, want the encoded value as Payload")
 	require.NoError(t, s.CreateNamespace("no/where"))
 	s.Publish(t, "persistent://no/where/t", &pulsar.ProducerMessage{})
 	require.Error(t, s.CreateNamespace("no"))
