@@ -241,6 +241,9 @@ func (c *Consumer) acked(n *name, msg pulsar.Message, d *partition.Delivery, beg
 		}
 		d = &partition.Delivery{ID: n.ID, Object: n.object}
 	}
+	if msg != nil && !n.unwrapped { // the application may count its own attempts
+		d.Count = max(d.Count, orZero(msg.RedeliveryCount))
+	}
 	e := c.settledEvent(d, msg, Acked, began)
 	e.Err = err
 	if !c.observer.Untimed {

@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,4 +63,27 @@ func TestWorkerGaugesCountStuckHandlerAndWaitingKeyUntilRunReturns(t *testing.T)
 			})
 		})
 	}
+}
+
+// Tries of a Worker with key order, which nacks nothing in between, count as attempts.
+func TestAttemptsOfAKeyedMessageIncludeTriesInTheWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		m, err := metrics.New(reg)
+		require.NoError(t, err)
+		orders := workertest.Setup{
+			Redelivery: []redelivery.Option{m.Observe()},
+			Worker:     []worker.Option{m.ObserveWorker(), worker.WithKeyOrder()},
+		}.Subscription(t)
+		n := 0
+		orders.Start(func(_ context.Context, msg pulsar.Message) error {
+			if n++; n < 3 {
+				return errors.New("no")
+			}
+			return nil
+		})
+		orders.Publish(&pulsar.ProducerMessage{Key: "a"})
+		orders.Settle(time.Hour)
+		require.InDelta(t, 3, sumOf(t, reg, "redelivery_attempts", "outcome", "acked"), 0)
+	})
 }

@@ -80,7 +80,7 @@ func (r *run) ending() bool {
 // acknowledging the message together with its batch failed, or zero: the messages of a batch share the time for
 // retries.
 func (r *run) ack(t *task, since time.Time) bool {
-	err := r.consumer.Ack(t.msg)
+	err := r.consumer.Ack(t.counted())
 	return err == nil || r.ackAgain(t, since, err)
 }
 
@@ -98,7 +98,7 @@ func (r *run) ackAgain(t *task, since time.Time, err error) bool {
 			r.leave(*t, "it was handled, but could not be acknowledged", err)
 			return false
 		}
-		err = r.consumer.Ack(t.msg)
+		err = r.consumer.Ack(t.counted())
 	}
 	return true
 }
