@@ -68,10 +68,10 @@ func testRandomRun(t *testing.T, seed uint64) {
 		p.SendAsync(t.Context(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i)},
 			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(t, err) })
 		if seed%4 < 2 { // no batches
-			require.NoError(t, p.Flush())
+			require.NoError(t, p.FlushWithCtx(t.Context()))
 		}
 	}
-	require.NoError(t, p.Flush())
+	require.NoError(t, p.FlushWithCtx(t.Context()))
 	a := &application{Consumer: c, t: t, rng: rand.New(rand.NewPCG(seed, 1)), open: messages,
 		attempts: map[string]int{}, next: map[string]redelivery.Cause{}, outcomes: map[redelivery.Outcome]int{},
 		histogram: map[redelivery.Outcome]int{}, causes: map[redelivery.Cause]int{},

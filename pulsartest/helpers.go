@@ -53,7 +53,7 @@ func (s *Server) Publish(t testing.TB, topic string, messages ...*pulsar.Produce
 
 func (s *Server) publish(name string, m *pulsar.ProducerMessage) (MessageID, error) {
 	if m.Value != nil {
-		return MessageID{}, errors.New("Value is set, want the encoded value as Payload")
+		return MessageID{}, errors.New("field Value is set, want the encoded value in Payload")
 	}
 	n, err := parseTopic(name)
 	if err != nil {

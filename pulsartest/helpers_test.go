@@ -88,7 +88,7 @@ func TestPublishThatFailsNamesTopicAndCause(t *testing.T) {
 	}
 	require.Contains(t, failureOf(t, func(t testing.TB) {
 		s.Publish(t, "t", &pulsar.ProducerMessage{Value: "v", Schema: pulsar.NewStringSchema(nil)})
-	}), "message 1 of 1 to t: Value is set, want the encoded value as Payload")
+	}), "message 1 of 1 to t: field Value is set, want the encoded value in Payload")
 	require.NoError(t, s.CreateNamespace("no/where"))
 	s.Publish(t, "persistent://no/where/t", &pulsar.ProducerMessage{})
 	require.Error(t, s.CreateNamespace("no"))
