@@ -58,7 +58,7 @@ func (t *topic) startLetter(ctx context.Context, msg *pulsar.ProducerMessage) (a
 		}
 		p := t.pieces(uint(len(msg.Payload)+1) / 2)
 		defer p.close()
-		return p.start(ctx, msg, true)()
+		return p.start(ctx, msg, false)()
 	}
 }
 

@@ -254,6 +254,24 @@ func TestMessageAfterAnAbandonedOneIsPublished(t *testing.T) {
 	})
 }
 
+// The contexts of the callers end sooner than the Reconsumer finds out about a refusal. It finds out all the same.
+// Otherwise each such call would hold up the topic again.
+func TestRefusalIsNoticedAfterTheCallersContextHasEnded(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Minute }
+		after := func(ctx context.Context, d time.Duration) error {
+			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+		}
+		begin := time.Now()
+		require.ErrorIs(t, after(within(2*time.Second), time.Hour), context.DeadlineExceeded)
+		require.Equal(t, 2*time.Second, time.Since(begin))
+		require.NoError(t, after(bg, time.Second))
+		require.Equal(t, 5100*time.Millisecond, time.Since(begin))
+		require.ErrorIs(t, after(within(2*time.Second), time.Hour), reconsume.ErrDelayRefused)
+		require.Equal(t, 5100*time.Millisecond, time.Since(begin))
+	})
+}
+
 // The broker answers nothing for a while. When it answers again, every message is published once.
 func TestNoMessageCountsAsRefusedWhileTheBrokerIsSilent(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

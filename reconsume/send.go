@@ -48,9 +48,10 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage, alone
 		return failed(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(p.closed, cancel)
+	own, cancelOwn := p.underway(ctx, alone)
+	stop := context.AfterFunc(p.closed, func() { cancel(); cancelOwn() })
 	begin, answered := time.Now(), make(chan outcome, 2)
-	m.send(ctx, msg, func(err error) {
+	m.send(ctx, own, msg, func(err error) {
 		for _, end := range []error{pulsar.ErrProducerClosed, pulsar.ErrProducerFenced, pulsar.ErrSendTimeout,
 			pulsar.ErrTopicTerminated, pulsar.ErrTopicNotfound} {
 			if errors.Is(err, end) {
@@ -63,13 +64,14 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage, alone
 	return func() error {
 		defer m.calls.Done()
 		defer cancel()
+		defer cancelOwn()
 		defer stop()
 		if !p.only {
 			defer time.AfterFunc(patience, func() { p.ask(m) }).Stop()
 		}
-		first, err := m.wait(ctx, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
+		first, err := m.wait(own, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
 		if errors.Is(err, pulsar.ErrProducerClosed) {
-			err = m.verdict.errorOf(ctx, msg, first, err)
+			err = m.verdict.errorOf(own, msg, first, err)
 		}
 		if errors.Is(err, errNoAnswer) && (alone || time.Since(begin) > time.Second) {
 			p.replace(m)
@@ -80,12 +82,29 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage, alone
 		case p.closed.Err() != nil:
 			return ErrClosed
 		}
-		if errors.Is(err, errNoAnswer) {
-			err = fmt.Errorf("%w (a message beyond the topic's maxMessageSize gets no answer; this payload has %d "+
-				"bytes)", err, len(msg.Payload))
-		}
-		return fmt.Errorf("reconsume: publishing to %s: %w", p.topic, err)
+		return p.explained(err, msg)
 	}
+}
+
+// explained adds to the error of a message what the caller needs to know.
+func (p *producer) explained(err error, msg *pulsar.ProducerMessage) error {
+	if errors.Is(err, errNoAnswer) {
+		err = fmt.Errorf("%w (a message beyond the topic's maxMessageSize gets no answer; this payload has %d bytes)",
+			err, len(msg.Payload))
+	}
+	return fmt.Errorf("reconsume: publishing to %s: %w", p.topic, err)
+}
+
+// underway returns the context of a message that is handed to a producer. If ask may find out whether the broker
+// refuses the message, the context ends some time after ctx: callers with short deadlines would never learn of a
+// refusal otherwise.
+func (p *producer) underway(ctx context.Context, alone bool) (context.Context, context.CancelFunc) {
+	if !alone || p.only {
+		return ctx, func() {}
+	}
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(2*patience, cancel) })
+	return own, func() { stop(); cancel() }
 }
 
 // outcome is the client's answer to a message.
@@ -94,8 +113,9 @@ type outcome struct {
 	first bool // the producer was closed, and failed this message first
 }
 
-// send hands msg to upstream's producer. It calls answer once, or never if upstream loses the message.
-func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer func(error)) {
+// send hands msg with the context own to upstream's producer, and returns when it has done so or ctx ends. It calls
+// answer once, or never if upstream loses the message.
+func (m *made) send(ctx, own context.Context, msg *pulsar.ProducerMessage, answer func(error)) {
 	select {
 	case m.pending <- struct{}{}:
 		// the limit keeps upstream's queue from filling: if a context ended while the queue is full, the connection
@@ -105,7 +125,7 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 		return
 	}
 	send := func() {
-		publishing.SendAsync(ctx, m, msg, func(_ pulsar.MessageID, err error) {
+		publishing.SendAsync(own, m, msg, func(_ pulsar.MessageID, err error) {
 			<-m.pending
 			answer(err)
 		})

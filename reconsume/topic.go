@@ -84,12 +84,19 @@ func (t *topic) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer 
 		<-t.turn
 		return func() error { return t.note(msg, answered()) }
 	}
-	go func() { // even if the caller never calls answer
+	go func() { // even if the caller never calls answer, or ctx ends
 		err := t.note(msg, answered())
 		<-t.turn
 		outcome <- err
 	}()
-	return func() error { return <-outcome }
+	return func() error {
+		select {
+		case err := <-outcome:
+			return err
+		case <-ctx.Done():
+			return p.explained(fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx)), msg)
+		}
+	}
 }
 
 // goesAlone reports whether a message is larger, or has a longer delay, than any that the broker accepted. It returns
