@@ -247,11 +247,7 @@ func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) erro
 			return fmt.Errorf("deadletter: %w", err)
 		}
 		patience = 3
-		p := positionOf(msg.ID())
-		if !r.at.before(p) { // a new reader may begin with the last batch
-			continue
-		}
-		r.at = p
+		r.at = positionOf(msg.ID())
 		if err := visit(msg); err != nil {
 			return err
 		}

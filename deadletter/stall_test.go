@@ -16,14 +16,16 @@ import (
 func TestStalledReaderDoesNotHideLetters(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	tp := b.topics(0)
-	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 4, tp.letters(20)...)
-	for _, after := range []int{0, 1, 6, 8, 19} {
-		d, err := deadletter.Open(&stallingClient{Client: b.client, after: after},
-			deadletter.Options{Topic: tp.dlq, Admin: deadletter.Admin{URL: b.admin}})
-		require.NoError(t, err)
-		d.Hurry(300 * time.Millisecond)
-		require.Len(t, peek(t, d), 20, "the reader stalled after %d letters", after)
+	for _, batch := range []int{1, 4} {
+		tp := b.topics(0)
+		b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, batch, tp.letters(20)...)
+		for _, after := range []int{0, 1, 6, 8, 19} {
+			d, err := deadletter.Open(&stallingClient{Client: b.client, after: after},
+				deadletter.Options{Topic: tp.dlq, Admin: deadletter.Admin{URL: b.admin}})
+			require.NoError(t, err)
+			d.Hurry(300 * time.Millisecond)
+			require.Len(t, peek(t, d), 20, "the reader stalled after %d letters in batches of %d", after, batch)
+		}
 	}
 }
 
