@@ -219,6 +219,19 @@ func TestRefusedSizeDoesNotHoldUpOtherMessages(t *testing.T) {
 	}
 }
 
+// A topic's maxMessageSize is less than every topic is assumed to allow. That says nothing about delays.
+func TestRefusedSizeWithoutADelayDoesNotRefuseDelays(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 1000 }
+		after := func(d time.Duration, bytes int) error {
+			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks,
+				Message: message{payload: make([]byte, bytes)}}, d, nil)
+		}
+		require.ErrorIs(t, after(0, 2000), reconsume.ErrDelayRefused)
+		require.NoError(t, after(time.Minute, 100))
+	})
+}
+
 // The broker does not answer a dead letter that is too large. It is published again in chunks.
 func TestRefusedDeadLetterIsPublishedInChunks(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

@@ -129,7 +129,7 @@ func (t *topic) note(msg *pulsar.ProducerMessage, err error) error {
 	t.delay, t.bytes = 0, 0 // the broker may accept less by now
 	if isRefused(err) {
 		r := refusal{msg.DeliverAfter, bytesOf(msg), time.Now()}
-		if r.bytes <= small {
+		if r.bytes <= small && r.delay > 0 {
 			r.bytes = 0
 		}
 		t.refusals = append(t.refusals, r)
