@@ -147,7 +147,7 @@ func TestObserverSeesEachOutcome(t *testing.T) {
 			require.NoError(t, c.ReconsumeLaterAfter(ctx, testkit.Receive(t, c), 20*time.Millisecond, nil))
 			require.NoError(t, c.ReconsumeLaterAfter(ctx, testkit.Receive(t, c), 20*time.Millisecond, nil))
 		}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 0 retry_topic",
-			"dead_lettered after 1: max_deliveries: reconsumed 1 times"}},
+			"dead_lettered after 2: max_deliveries: reconsumed 1 times"}},
 		"nack to the retry topic": {change: longRetries, options: []redelivery.Option{redelivery.WithNackRetryTopic(25 * time.Millisecond)},
 			act: func(t *testing.T, c *redelivery.Consumer) {
 				// a busy computer may need a second to move the message
