@@ -120,7 +120,8 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 		func(s state) int64 { return s.unfinished }, false)
 	count("redelivery.attempt_log_records", "{message}", "Messages in the log of attempts.",
 		func(s state) int64 { return s.attempts }, true)
-	count("redelivery.attempt_log_suspects", "{message}", "Messages that crashed a process, once another process has got them.",
+	count("redelivery.attempt_log_suspects", "{message}",
+		"Messages that crashed a process, once another process has got them.",
 		func(s state) int64 { return s.suspects }, true)
 	seconds("redelivery.attempt_log_lag_seconds", "Age of the oldest change not yet read back from the log.",
 		func(s state) float64 { return s.lag }, true)
