@@ -103,8 +103,8 @@ func (c *connection) complete() error {
 	if err != nil {
 		return err
 	}
-	// If one address is another computer's, the other must not default to this computer, which would be another
-	// cluster.
+	// If the user gives only one address, and it is another computer's, the other address is required: its default,
+	// this computer, would be another cluster.
 	switch {
 	case missing(adminURLs) && !brokers.local(c.url):
 		return errUsage{fmt.Errorf("the broker is %s and its admin API is not given, want -admin-url, "+
@@ -138,8 +138,8 @@ var confNames = []string{"brokerServiceUrl", "webServiceUrl", "authPlugin", "aut
 	"tlsCertificateFilePath", "tlsKeyFilePath",
 	"tlsAllowInsecureConnection", "tlsEnableHostnameVerification", "useKeyStoreTls", "proxyServiceUrl"}
 
-// checkNames returns an error if a name in client.conf differs from one of confNames only in case, since complete would
-// not read its value.
+// checkNames returns an error if a name in client.conf differs from one of confNames only in case: complete would not
+// find it.
 func checkNames(path string, conf map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(conf)) {
 		for _, known := range confNames {

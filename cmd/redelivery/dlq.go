@@ -75,7 +75,7 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return ending{"dlq", dlqUsage, "verbs and flags", stdout, stderr}.exit(err)
 }
 
-// hint returns err with the flag that helps against it.
+// hint returns err with the flag that avoids it.
 func (d *dlq) hint(err error) error {
 	switch {
 	case errors.Is(err, deadletter.ErrNotDeadLetters):

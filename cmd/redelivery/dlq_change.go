@@ -45,8 +45,8 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	}
 	what += ".\n"
 	if info.Bytes > 0 {
-		// Bytes, not the backlog: the broker also stores acknowledged letters, as long as another subscription
-		// needs them or their ledger exists.
+		// Unlike the backlog, Bytes includes acknowledged letters: the broker stores them as long as another
+		// subscription needs them or their ledger exists.
 		what += "A later replay or purge"
 		if d.ownSub() != defaultSubscription {
 			what += " with -subscription " + clean(d.ownSub())

@@ -114,7 +114,7 @@ const (
 )
 
 // moment parses a time, or a duration before now. It rounds the time of a duration down to the minute, so that a
-// command that is repeated within a minute means the same time.
+// command that is repeated in the same minute means the same time.
 func moment(t *time.Time) func(string) error {
 	return func(s string) (err error) {
 		if ago, err := time.ParseDuration(s); err == nil {

@@ -19,14 +19,14 @@ import (
 )
 
 func (d *dlq) list(ctx context.Context, namespace string) error {
-	var also func(string) (bool, error)
+	var isWanted func(string) (bool, error)
 	if d.all {
 		if err := d.reach(ctx); err != nil {
 			return err
 		}
-		also = func(topic string) (bool, error) { return d.dead(ctx, topic) }
+		isWanted = func(topic string) (bool, error) { return d.dead(ctx, topic) }
 	}
-	all, err := topicsOf(ctx, d.api, cmp.Or(namespace, "public/default"), also)
+	all, err := topicsOf(ctx, d.api, cmp.Or(namespace, "public/default"), isWanted)
 	if err != nil {
 		return err
 	}

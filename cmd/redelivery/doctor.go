@@ -141,11 +141,11 @@ func (f *doctorFlags) write() {
 		plural(count[doctor.Warning], "warning"), plural(count[doctor.Problem], "problem"))
 }
 
-// wrapTo writes begins and then text, in lines of at most width columns. Further lines are indented by the length of
-// begins.
-func wrapTo(w io.Writer, begins, text string) {
-	column := utf8.RuneCountInString(begins)
-	line, at := begins, column
+// wrapTo writes prefix and then text, in lines of at most width columns. It indents further lines by the length of
+// prefix.
+func wrapTo(w io.Writer, prefix, text string) {
+	column := utf8.RuneCountInString(prefix)
+	line, at := prefix, column
 	for word := range strings.FieldsSeq(text) {
 		n := utf8.RuneCountInString(word)
 		if at > column {

@@ -30,7 +30,7 @@ A policy, for nacks or added to -ack-timeout:
   -exponential min,max,multiplier   by default 1s,10m,2
   -levels "1s 5s"                   delay levels; the last one repeats
   -fixed 1m                         the same delay each time
-  -jitter 0.1                       spread it by this fraction
+  -jitter 0.1                       spread each delay by this fraction
   -ack-timeout 10s                  for messages that are not settled
   -max-deliveries 5                 then the message is a dead letter
 Or a file, overridden by environment variables:

@@ -11,8 +11,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 )
 
-// checkKeys returns an error for a file that has no key in the form that upstream reads. Upstream reads the files only
-// when a letter is encrypted. Then a letter whose key it cannot read looks like one of another key.
+// checkKeys returns an error if a file has no key in the form that upstream reads. Upstream reads the files only when a
+// letter is encrypted. If upstream cannot read a file then, the letter seems to be encrypted with another key.
 func (c *connection) checkKeys() error {
 	err := checkKey(c.public, "an RSA public key, as openssl rsa -pubout writes it", func(key []byte) bool {
 		public, err := x509.ParsePKIXPublicKey(key)

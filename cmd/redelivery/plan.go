@@ -36,26 +36,26 @@ type failure struct {
 	unread  bool   // the file names no subscription that would keep dead letters
 }
 
-// fromFile returns the failures of a file's consumers and the plans of its workers. If only is a name, it leaves out
+// fromFile returns the failures of a file's consumers and the plans of its workers. If wanted is not "", it leaves out
 // consumers and workers with other names. If the file has neither consumers nor workers, it returns a failure for each
 // policy.
-func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, error) {
+func fromFile(path, wanted string, stderr io.Writer) ([]failure, []workerPlan, error) {
 	c, err := loadFile(path, "plan", stderr)
 	if err != nil {
 		return nil, nil, err
 	}
 	var cases []failure
 	for _, name := range slices.Sorted(maps.Keys(c.Consumers)) {
-		if only == "" || name == only {
+		if wanted == "" || name == wanted {
 			cases = append(cases, ofConsumer(name, c.Consumers[name])...)
 		}
 	}
-	workers := ofWorkers(c, only)
-	if only != "" && len(cases)+len(workers) == 0 {
+	workers := ofWorkers(c, wanted)
+	if wanted != "" && len(cases)+len(workers) == 0 {
 		names := slices.Concat(slices.Collect(maps.Keys(c.Consumers)), slices.Collect(maps.Keys(c.Workers)))
 		slices.Sort(names)
 		there := cmp.Or(strings.Join(slices.Compact(names), ", "), "it has none")
-		return nil, nil, fmt.Errorf("-consumer is %q, want one of the file's (%s)", only, there)
+		return nil, nil, fmt.Errorf("-consumer is %q, want one of the file's (%s)", wanted, there)
 	}
 	if len(c.Consumers)+len(c.Workers) == 0 {
 		for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
@@ -65,8 +65,8 @@ func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, err
 	return cases, workers, nil
 }
 
-// ofConsumer returns a failure for each way of failing for which the file has options. If it has no option for nacks,
-// ofConsumer adds nacks with the default delay, except for a consumer with an ack timeout and no ReconsumeBackoff.
+// ofConsumer returns a failure for each way of failing that c has options for. If c has no option for nacks, ofConsumer
+// adds nacks with the default delay, unless c has an ack timeout and no ReconsumeBackoff.
 func ofConsumer(name string, c config.Consumer) []failure {
 	var cases []failure
 	fails := func(of string, timeout time.Duration, policy backoff.RedeliveryBackoff) {

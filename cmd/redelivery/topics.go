@@ -38,10 +38,10 @@ type subscriptionInfo struct {
 	Consumers int       `json:"consumers"` // connected now
 }
 
-// topicsOf returns the topics of a namespace whose names end in -DLQ or -RETRY, and the other topics for which also
-// returns true. If also is nil, there are no other topics.
+// topicsOf returns the topics of a namespace whose names end in -DLQ or -RETRY, and each other topic that isWanted
+// accepts. If isWanted is nil, it returns no other topics.
 func topicsOf(
-	ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo, error) {
+	ctx context.Context, api admin.API, namespace string, isWanted func(string) (bool, error)) ([]topicInfo, error) {
 	var names []string
 	err := api.Call(ctx, http.MethodGet, admin.Topic(topicname.Persistent+namespace), nil, &names)
 	if admin.NotFound(err) {
@@ -60,8 +60,8 @@ func topicsOf(
 	}
 	for base := range partitions {
 		taken := strings.HasSuffix(base, pulsar.DlqTopicSuffix) || strings.HasSuffix(base, pulsar.RetryTopicSuffix)
-		if !taken && also != nil {
-			taken, err = also(base)
+		if !taken && isWanted != nil {
+			taken, err = isWanted(base)
 			if err != nil {
 				return nil, err
 			}

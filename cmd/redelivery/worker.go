@@ -53,10 +53,10 @@ type outage struct {
 	Pauses []seconds `json:"pauses"` // the first ones, without jitter
 }
 
-// ofWorkers returns the plans of a file's workers. If only is a name, it leaves out all other workers.
-func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
+// ofWorkers returns the plans of a file's workers. If wanted is not "", it leaves out workers with other names.
+func ofWorkers(c *config.Config, wanted string) (plans []workerPlan) {
 	for _, name := range slices.Sorted(maps.Keys(c.Workers)) {
-		if only == "" || name == only {
+		if wanted == "" || name == wanted {
 			plans = append(plans, ofWorker(name, c.Workers[name]))
 		}
 	}
