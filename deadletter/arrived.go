@@ -6,7 +6,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// maxArrived is how many letters arrived counts at most, since counting takes time.
+// maxArrived limits how many letters a call of arrived counts, since counting takes time.
 const maxArrived = 10_000
 
 // arrived counts the letters that the filter chooses and that came too late for the run. It does not count letters that

@@ -61,7 +61,7 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	names := []string{r.t.o.Topic, r.t.retryTopic(), topic}
 	own := ReplayOptions{Namespaces: r.o.Namespaces}
 	if retry, left := r.t.back(&own, l, &Report{}); left == "" && !slices.Contains(names, retry) {
-		// l has another retry topic if several services share the dead letter topic, or if it is in another namespace
+		// l has a retry topic of its own if services share the dead letter topic, or if this is in another namespace
 		names = append(names, retry)
 	}
 	for _, name := range names {
@@ -221,8 +221,8 @@ type cursor struct {
 	*acknowledged
 }
 
-// acks returns acknowledgements by partition: those of the subscriptions in canary.origins. For a partition that has
-// none of these, it returns those of all its subscriptions.
+// acks returns the acknowledgements of each partition. It takes those of the subscriptions in canary.origins or, if the
+// partition has none of these subscriptions, those of all its subscriptions.
 func (r *replay) acks(ctx context.Context) (map[string][]cursor, error) {
 	acks := map[string][]cursor{}
 	for partition, open := range r.canary.open {

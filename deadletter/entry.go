@@ -49,7 +49,7 @@ func (w *walk) entryOf(l *Letter) *entry {
 
 // closeEntry closes the last entry, since all letters before p have come. Letters of the entry's batch that did not
 // come are already acknowledged, by index. But if p is in the middle of the batch, the walk ends there, and the rest of
-// the batch is left.
+// the batch stays in the topic.
 func (w *walk) closeEntry(p position) {
 	if n := len(w.entries); n > 0 && !w.entries[n-1].closed {
 		e := w.entries[n-1]

@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// guardLetters is how many messages of a topic guard reads at most to find a dead letter.
+// guardLetters limits how many messages of a topic guard reads in order to find a dead letter.
 const guardLetters = 100
 
 // guard refuses a topic that is not for dead letters, before anything is created. On such a topic the subscription of a

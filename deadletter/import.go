@@ -30,10 +30,10 @@ type ImportOptions struct {
 }
 
 // Import reads from r the letters that Export or Purge wrote, and publishes them to the dead letter topic, in order,
-// each to its old partition. The imported letters have new IDs and publish times. A letter without DEAD_LETTER_TIME
-// then counts as having died when it was imported. Everything else stays as it was. Import leaves out, and reports,
-// letters that it cannot publish unchanged, and letters with a schema of another topic, since schema versions differ
-// between topics. If the topic has no subscription, the broker would delete the letters, so Import creates
+// each to its old partition. The imported letters have new IDs and publish times. If a letter has no DEAD_LETTER_TIME,
+// its new publish time counts as the time of its death. Everything else stays as it was. Import leaves out, and
+// reports, letters that it cannot publish unchanged, and letters with a schema of another topic, since schema versions
+// differ between topics. If the topic has no subscription, the broker would delete the letters, so Import creates
 // Options.Subscription.
 //
 // Import stops at the first error. Without DryRun an error after the first line is an *ImportError. It says how many
@@ -111,7 +111,7 @@ type importer struct {
 	unkept     bool // the topic has no subscription, so that the broker would delete the messages
 	producers  map[publisherKey]pulsar.Producer
 	users      map[string]publisherKey // by partition: the producer that published last
-	line       int                     // number of the line that was read last
+	line       int                     // number of the last line that was read
 	next       int                     // the first line that was not begun
 	pending    int
 	bytes      int

@@ -15,10 +15,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// The journal is another topic. It has the state that the subscription's cursor cannot remember: the replay that is
-// under way, and the letters that are done of each batch that is done only in part. It is a log: no record contradicts
-// an earlier one, so a crash between two records does no harm. When there is nothing to remember, the journal's
-// subscription is removed, and the broker deletes the topic.
+// The journal is another topic. It has the state that the subscription's cursor cannot hold: the replay under way and,
+// for each batch that is only partly done, which of its letters are done. It is a log: no record contradicts an earlier
+// one, so a crash between two records does no harm. When there is nothing to remember, the journal's subscription is
+// removed, and the broker deletes the topic.
 
 // journal is open while a replay or a purge is under way. Its consumer receives nothing. The consumer's subscription
 // keeps the records, and serves as a lock: it allows only one consumer.
@@ -220,9 +220,9 @@ func (j *journal) tidy(ctx context.Context) error {
 	return j.remove(ctx)
 }
 
-// forget removes from the journal the batches that are acknowledged according to the admin API. They are still in it if
-// a process was killed before it noted the acknowledgement, or if another consumer acknowledged them. Without an admin
-// API, or while a run is unfinished, forget does nothing.
+// forget removes from the journal the batches that are acknowledged according to the admin API. The journal still has
+// such a batch if a process was killed before it noted the acknowledgement, or if another consumer acknowledged the
+// batch. Without an admin API, or while a run is unfinished, forget does nothing.
 func (j *journal) forget(ctx context.Context) error {
 	if len(j.done) == 0 || j.run != nil || j.removed || j.t.o.Admin.URL == "" {
 		return nil

@@ -60,7 +60,7 @@ type Letter struct {
 	Encrypted bool   `json:"encrypted,omitempty"` // Payload is still encrypted
 	// the letter was exported or purged with keys, so Payload may have been encrypted
 	Decrypted bool `json:"decrypted,omitempty"`
-	// the export changed the key or a property, since it was not UTF-8, which JSON cannot have
+	// the key or a property was not UTF-8, so the export changed it
 	Altered bool   `json:"altered,omitempty"`
 	Null    bool   `json:"null,omitempty"`    // a null value, not an empty one
 	Size    int    `json:"size"`              // of the payload, in bytes
@@ -161,8 +161,8 @@ func (l *Letter) weight() int {
 // first returns at most n bytes of text, as valid UTF-8, since any publisher may have written it.
 func first(n int, text string) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
 
-// message returns the message that a replay publishes. It has all that the sender set, but not the properties of the
-// failure.
+// message returns the message that a replay publishes. It has everything that the sender set, but not the properties of
+// the failure.
 func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	props := maps.Clone(l.Properties)
 	if props == nil {

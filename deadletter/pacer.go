@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// catchUp is the longest delay for which a pacer makes up. Delays come from late timers and from acknowledgements.
+// catchUp is the longest delay that a pacer makes up for. Delays come from late timers and from acknowledgements.
 const catchUp = 100 * time.Millisecond
 
 // pacer spreads letters evenly over time.

@@ -82,17 +82,17 @@ func (t *Topic) Letter(ctx context.Context, id string) (Letter, error) {
 	return Letter{}, fmt.Errorf("%w: letter %s of %s", ErrNoLetter, id, t.o.Topic)
 }
 
-// ignore returns err, or nil if err is other.
-func ignore(err, other error) error {
-	if errors.Is(err, other) {
+// ignore returns nil if errors.Is(err, ignored), and err otherwise.
+func ignore(err, ignored error) error {
+	if errors.Is(err, ignored) {
 		return nil
 	}
 	return err
 }
 
 // Export writes letters to w, as lines of JSON, and returns their number, or 0 if w fails. It writes the letters that
-// Peek yields and filter chooses, and acknowledges none. Import leaves out those whose key or properties are not UTF-8,
-// and those that are still encrypted.
+// Peek yields and filter chooses, and acknowledges none. Import leaves out exported letters whose key or properties are
+// not UTF-8, and those that are still encrypted.
 func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, err error) {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
@@ -166,8 +166,8 @@ type tail struct {
 	at     position      // of the last message that was read
 }
 
-// tail returns a tail that begins after the message from.
-func (t *Topic) tail(ctx context.Context, topic string, from pulsar.MessageID, queue int) (*tail, error) {
+// tail returns a tail that reads the messages after start.
+func (t *Topic) tail(ctx context.Context, topic string, start pulsar.MessageID, queue int) (*tail, error) {
 	open := func(ctx context.Context, from pulsar.MessageID) (pulsar.Reader, error) {
 		decryption := *t.o.Decryption // upstream modifies it
 		reader, err := within(ctx, func() (pulsar.Reader, error) {
@@ -179,14 +179,14 @@ func (t *Topic) tail(ctx context.Context, topic string, from pulsar.MessageID, q
 		}
 		return reader, nil
 	}
-	reader, err := open(ctx, from)
+	reader, err := open(ctx, start)
 	if err != nil {
 		return nil, err
 	}
-	return &tail{reader, open, t.quiet, position{from.LedgerID(), from.EntryID(), max(from.BatchIdx(), 0)}}, nil
+	return &tail{reader, open, t.quiet, position{start.LedgerID(), start.EntryID(), max(start.BatchIdx(), 0)}}, nil
 }
 
-// reopen replaces the reader by a new one, since the broker now and then stops sending to a reader.
+// reopen replaces the reader with a new one, since the broker now and then stops sending to a reader.
 func (r *tail) reopen(ctx context.Context) error {
 	index := r.at.Index
 	if r.at.Entry < 0 {

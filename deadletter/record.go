@@ -36,7 +36,7 @@ type record struct {
 	Clear bool              `json:"clear,omitempty"` // no earlier record counts
 }
 
-// state is what all records together say.
+// state is the sum of all records.
 type state struct {
 	run    *run
 	spread map[string]int
@@ -91,7 +91,7 @@ func put[V any](m *map[string]V, key string, value V) {
 	(*m)[key] = value
 }
 
-// stay is a range of letters that the run has left, and must leave if it is continued.
+// stay is a range of letters that the run has left out, and must leave out again if it is continued.
 type stay struct {
 	From position `json:"from"`
 	To   position `json:"to"`
@@ -103,7 +103,7 @@ func after(all []stay, p position) int {
 	return sort.Search(len(all), func(i int) bool { return p.before(all[i].From) })
 }
 
-// stays returns why the run has left a letter, or "" if it has not left it.
+// stays returns why the run has left a letter out, or "" if it has not.
 func (s *state) stays(l *Letter) string {
 	all := s.stay[partitionName(l.partition)]
 	if i := after(all, l.pos); i > 0 && !all[i-1].To.before(l.pos) {

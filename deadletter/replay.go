@@ -112,8 +112,8 @@ type replay struct {
 	users      map[string]publisherKey // by topic: the producer that published last
 	refused    map[string]error        // by topic and schema version: why no producer could be created
 	limits     map[string]int          // by topic: the largest allowed message, in bytes
-	// letters that were left for a reason that may not hold next time; they are written to the journal before the next
-	// letter is published
+	// letters that were left out for a reason that may not hold next time; they are written to the journal before the
+	// next letter is published
 	stay    []stay
 	leaves  bool // the previous letter is the last one in stay
 	pacer   pacer
@@ -283,8 +283,8 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	return "", r.publish(ctx, p, out, schema, done)
 }
 
-// leave notes a letter that was left for a reason that may not hold next time. When the run is continued, it must not
-// publish the letter: later letters are already published, and a broker that deduplicates would drop this one.
+// leave notes a letter that was left out for a reason that may not hold next time. When the run is continued, it must
+// not publish the letter: later letters are already published, and a broker that deduplicates would drop this one.
 func (r *replay) leave(why string, l *Letter) {
 	switch last := len(r.stay) - 1; {
 	case !slices.Contains(curable, why):

@@ -57,7 +57,7 @@ type Target struct {
 
 const maxNamed = 10
 
-// unchosen is the reason why a letter is left that the filter does not choose. It is not reported.
+// unchosen is the reason to leave out a letter that the filter does not choose. It is not reported.
 const unchosen = "not chosen"
 
 func (r *Report) leave(why string, l *Letter) {
@@ -105,7 +105,7 @@ func (r *Report) wantsRetry(topic string) {
 	}
 }
 
-// missed returns an error if letters were left that other options would replay.
+// missed returns an error if other options would replay letters that were left out.
 func (r *Report) missed() error {
 	var errs []error
 	if len(r.Namespaces) > 0 {

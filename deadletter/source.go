@@ -16,7 +16,7 @@ const (
 	maxQueueSize = 300 // receiver queue for small messages
 	// after this time upstream acknowledges the chunks of an incomplete message; it is longer than all waits here
 	chunkPatience = 10 * time.Minute
-	lockPatience  = 5 * time.Second // a consumer that blocks the subscription for longer is not left from a crash
+	lockPatience  = 5 * time.Second // a consumer that blocks the subscription for longer has not crashed
 	ackPatience   = time.Minute     // for a confirmation or an acknowledgement, also while the broker is away
 )
 
@@ -47,7 +47,8 @@ func (t *Topic) end(ctx context.Context, partition string) (position, error) {
 }
 
 // shorten returns the position of the last letter up to end that is unacknowledged according to the admin API, and the
-// size of the receiver queue. Without an admin API the source also waits for last letters that are acknowledged.
+// size of the receiver queue. Without an admin API the source also waits for the last letters if they are already
+// acknowledged.
 func (t *Topic) shorten(ctx context.Context, partition string, end position) (position, int, error) {
 	done, err := t.acknowledged(ctx, partition, t.o.Subscription)
 	if err != nil {
@@ -60,7 +61,7 @@ func (t *Topic) source(index int, partition string, end position, queue int) *so
 	return &source{t: t, partition: partition, index: index, queue: queue, end: end, last: position{-1, -1, 0}}
 }
 
-// subscribe returns a consumer, the only one of the subscription, of a partition or of the whole topic.
+// subscribe returns a consumer of a partition or of the whole topic. It is the subscription's only consumer there.
 func (t *Topic) subscribe(ctx context.Context, topic string, queue int) (pulsar.Consumer, error) {
 	decryption := *t.o.Decryption // upstream modifies it
 	consumer, err := insist(ctx, lockPatience, func() (pulsar.Consumer, error) {

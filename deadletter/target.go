@@ -44,8 +44,8 @@ func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) 
 const maxName = 2 << 10
 
 // back returns the topic to which a letter goes back: its origin, or the default retry topic of its origin and its
-// subscription. If there is none, back returns why the letter is left. The topic must be in an allowed namespace, since
-// any publisher can forge a letter's properties.
+// subscription. If there is none, back returns why the letter is left out. The topic must be in an allowed namespace,
+// since any publisher can forge a letter's properties.
 func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string) {
 	if !o.ToOrigin && (l.Origin == "" || l.Subscription == "") {
 		r.wantsRetry(t.retryTopic())
@@ -130,8 +130,8 @@ func (t *Topic) reserved(topic string) bool {
 		strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)
 }
 
-// isInternal reports whether a topic is one of Pulsar's own, whose names begin with two underscores, or a log of
-// attempts, where a letter could be taken for a record.
+// isInternal reports whether a topic is Pulsar's own or a log of attempts. Names of Pulsar's own topics begin with two
+// underscores. In a log of attempts a letter could be taken for a record.
 func isInternal(topic string) bool {
 	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") ||
 		strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)
@@ -152,7 +152,7 @@ func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	return l.Subscription, nil
 }
 
-// check returns why a letter is left or, if it is not left, the schema with which it is published.
+// check returns why a letter is left out or, if it is not left out, the schema with which it is published.
 func (t *Topic) check(ctx context.Context, o *ReplayOptions, l *Letter) (left string, schema pulsar.Schema,
 	err error) {
 	switch {

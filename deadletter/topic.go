@@ -103,7 +103,7 @@ type Topic struct {
 	client  pulsar.Client
 	o       Options
 	schemas *admin.Schemas
-	quiet   time.Duration // the time without a letter after which a call takes the letters for complete
+	quiet   time.Duration // after this time without a letter, a call considers the letters complete
 }
 
 // Open returns the dead letter topic that o names. It does not connect: an error says which option is wrong. If there
@@ -203,7 +203,7 @@ func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
 	return all
 }
 
-// partitions returns the partitions of a partitioned topic, and only the topic itself if it has none. The broker may
+// partitions returns the partitions of a topic, or only the topic itself if it is not partitioned. The broker may
 // create a topic when a client asks for partitions, so partitions first asks the admin API, if there is one, whether
 // the topic exists.
 func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) {
@@ -213,8 +213,8 @@ func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) 
 	return within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 }
 
-// within calls create, which takes no context, and returns when create returns or ctx ends. After that, create may run
-// until the client's operation timeout; then drop gets its result.
+// within calls create, which takes no context, and returns when create returns or ctx ends. If ctx ends first, create
+// may run on until the client's operation timeout; then drop gets its result.
 func within[T any](ctx context.Context, create func() (T, error), drop func(T)) (T, error) {
 	type result struct {
 		made T

@@ -16,7 +16,7 @@ const (
 )
 
 // walk reads the letters of the subscription, calls handle for each, and acknowledges those that are done. It
-// acknowledges only whole entries. If some letters of a batch are left, the journal notes the others as done.
+// acknowledges only whole entries. If some letters of a batch are left out, the journal notes the others as done.
 type walk struct {
 	steps
 	j      *journal
@@ -32,13 +32,13 @@ type walk struct {
 	flushed  time.Time        // when flush last looked for entries that are done
 	patience time.Duration    // how long acknowledgements may take
 	acking   *acking          // nil if nothing is being acknowledged
-	alone    bool             // the letter that was begun must be over before the next one begins
+	alone    bool             // the current letter must be over before the next one begins
 }
 
 // steps has the parts in which a replay and a purge differ. All except handle may be nil.
 type steps struct {
-	// handle starts the work on a letter, and calls done, from any goroutine, when the work has ended. If the letter is
-	// left, handle returns why, and does not call done.
+	// handle starts the work on a letter, and calls done, from any goroutine, when the work has ended. If handle leaves
+	// the letter out, it returns why, and does not call done.
 	handle   func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
 	sync     func() error                                 // called before letters are acknowledged
 	pace     func(context.Context) (time.Duration, error) // called before each letter, returns how long it must wait
