@@ -17,7 +17,7 @@ type Event struct {
 }
 
 // History reads the topic of a log, and returns the events of all wanted messages, the oldest first. The broker deletes
-// the oldest part of a long log, so the first events may be missing. A topic that does not exist may be created.
+// the oldest part of a long log, so the first events may be missing. The broker may create a topic that does not exist.
 func History(ctx context.Context, client pulsar.Client, topic string, wanted func(Key) bool) (all []Event, err error) {
 	r, err := client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID(),
 		Decryption: asItIs()})

@@ -11,7 +11,7 @@ func now() int64 { return milliseconds(time.Now()) }
 
 func milliseconds(t time.Time) int64 { return began.UnixMilli() + t.Sub(began).Milliseconds() }
 
-// moment converts a result of now to a time.Time. The time that remains until it does not change when the clock is set.
+// moment converts a result of now to a time.Time. If the machine's clock is set, the remaining time stays right.
 func moment(at int64) time.Time {
 	most := maxDelay.Milliseconds()
 	return began.Add(time.Duration(max(-most, min(at-began.UnixMilli(), most))) * time.Millisecond)

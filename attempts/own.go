@@ -108,11 +108,11 @@ func (c *changes) reset() {
 	*c = changes{of: map[place]*ownChange{}, resets: true}
 }
 
-// unread reports whether a change that was made at the time by, or earlier, is not read back yet. Removals that must
-// not be sent yet do not count.
-func (c *changes) unread(by int64) bool {
+// unread reports whether a change that was made at limit or earlier is not read back yet. Removals that must not be
+// sent yet do not count.
+func (c *changes) unread(limit int64) bool {
 	for _, x := range c.of {
-		if x.from == 0 && x.since <= by {
+		if x.from == 0 && x.since <= limit {
 			return true
 		}
 	}

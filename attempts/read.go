@@ -38,8 +38,8 @@ func readAt(t time.Time, f frame, msg pulsar.Message) read {
 	return r
 }
 
-// take applies a frame that was read. It ignores the last frame if a restarted reader gets it again: that does not show
-// that the log works.
+// take applies a frame that was read. It ignores the last frame if a restarted reader gets it again: that frame does
+// not show that the log works.
 func (l *Log) take(r read) {
 	l.mu.Lock()
 	if r.at == l.state.last && r.at != (position{}) {

@@ -226,10 +226,10 @@ func (s *state) adjust(f read, x *session) int64 {
 	return c.shift
 }
 
-// move shifts the times of each record for which of returns true.
-func (s *state) move(by int64, of func(record) bool) {
+// move shifts the times of each record that isMoved accepts.
+func (s *state) move(by int64, isMoved func(record) bool) {
 	for p, r := range s.records {
-		if of(r) {
+		if isMoved(r) {
 			r.due, r.written = r.due+by, r.written+by
 			s.records[p] = r
 		}
