@@ -56,7 +56,7 @@ type Log struct {
 // Stats are the state of a Log, and its counters since Open.
 type Stats struct {
 	Records  int           // messages that failed and are not settled
-	Suspects int           // of these, messages that crashed a session, once another session has got them
+	Suspects int           // of these, messages that crashed a session and have come to another one since
 	Lag      time.Duration // age of the oldest change that the Log has not read back from the topic
 	Lost     uint64        // sessions found lost
 	Failures uint64        // failures to read, write or reach the topic

@@ -55,7 +55,7 @@ func newGauges() []gauge {
 			func(s state) float64 { return s.unfinished }, false},
 		{desc("redelivery_attempt_log_records", "Messages in the log of attempts."),
 			func(s state) float64 { return s.attempts }, true},
-		{desc("redelivery_attempt_log_suspects", "Messages that crashed a process, once another process has got them."),
+		{desc("redelivery_attempt_log_suspects", "Messages that crashed a process and have come to another one since."),
 			func(s state) float64 { return s.suspects }, true},
 		{desc("redelivery_attempt_log_lag_seconds", "Age of the oldest change not yet read back from the log."),
 			func(s state) float64 { return s.lag }, true},

@@ -121,7 +121,7 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 	count("redelivery.attempt_log_records", "{message}", "Messages in the log of attempts.",
 		func(s state) int64 { return s.attempts }, true)
 	count("redelivery.attempt_log_suspects", "{message}",
-		"Messages that crashed a process, once another process has got them.",
+		"Messages that crashed a process and have come to another one since.",
 		func(s state) int64 { return s.suspects }, true)
 	seconds("redelivery.attempt_log_lag_seconds", "Age of the oldest change not yet read back from the log.",
 		func(s state) float64 { return s.lag }, true)
