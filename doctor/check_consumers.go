@@ -8,7 +8,7 @@ import (
 var consumers = Check{
 	Name: "consumers", About: "Consumers", Needs: AdminAPI,
 	Asks:   "Are consumers connected, each with a name of its own?",
-	Why:    "without a consumer the backlog grows. The name decides the active consumer of Failover",
+	Why:    "without a consumer the backlog grows. On Failover the names decide which one is active",
 	Remedy: "start a consumer; leave `pulsar.ConsumerOptions.Name` empty, or make it unique to each process",
 	look: func(v *visit) verdict {
 		s, err := v.stats(v.Topic)

@@ -9,7 +9,7 @@ import (
 var policyRange = Check{
 	Name: "policy-range", About: "Policy", Needs: Options,
 	Asks:   "Do the delays of an exponential policy grow?",
-	Why:    "if Max is below Min × Multiplier, a dependency that is down is called as often as at first",
+	Why:    "if Max is below Min × Multiplier, the calls to a broken dependency never get rarer",
 	Remedy: "a Max of many times Min, or `backoff.Fixed`",
 	look: func(v *visit) verdict {
 		found := verdict{}

@@ -4,8 +4,8 @@ var stuckDispatch = Check{
 	Name: "stuck", About: "Consumers", Needs: AdminAPI,
 	Asks: "Does the broker send messages to consumers that have permits?",
 	Why:  "under load a broker now and then stops sending to a consumer after a reconnection",
-	Remedy: "look for a dispatch rate of the subscription; else `pulsar-admin topics unload {topic}`, or restart " +
-		"the consumer",
+	Remedy: "look for a limit of the subscription's dispatch rate; else `pulsar-admin topics unload {topic}`, or " +
+		"restart the consumer",
 	look: func(v *visit) verdict {
 		if t := v.typeOf(); t == "Failover" { // on Failover only one consumer is active
 			return verdict{}

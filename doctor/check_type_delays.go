@@ -3,7 +3,7 @@ package doctor
 var typeDelays = Check{
 	Name: "type-delays", About: "Topic and subscription", Needs: Options,
 	Asks:   "Does the broker delay retries on this type of subscription?",
-	Why:    "on Exclusive and Failover the broker sends a retry at once, which then waits in the consumer",
+	Why:    "on Exclusive and Failover the broker sends a retry at once; it then waits in the consumer",
 	Remedy: "`pulsar.ConsumerOptions{Type: pulsar.Shared}` or `pulsar.KeyShared`, or nacks in place of retries",
 	look: func(v *visit) verdict {
 		if v.retry() == "" || v.typeOf() == "" {

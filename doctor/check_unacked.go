@@ -43,8 +43,8 @@ var unackedLimits = Check{
 				status = Problem
 			}
 			return judge(2*n <= limit, status,
-				"about %d unacknowledged of at most %d of a %s, at %.3g messages a second, if %g%% of them fail for %v",
-				n, limit, of, rate, 100*v.Load.Failing, wait)
+				"about %d of at most %d unacknowledged messages of a %s, at %.3g messages a second, if %g%% of them "+
+					"fail for %v", n, limit, of, rate, 100*v.Load.Failing, wait)
 		}
 		return worse(tooSmall, worse(found(waiting/max(1, v.instances()), perConsumer, "consumer"),
 			found(waiting, total, "subscription")))

@@ -209,12 +209,12 @@ func problem(format string, args ...any) verdict {
 	return verdict{Problem, fmt.Sprintf(format, args...)}
 }
 
-// judge returns a verdict whose status is OK if fine is true, and bad otherwise.
-func judge(fine bool, bad Status, format string, args ...any) verdict {
+// judge returns a verdict with the status OK if fine is true, and with the status worst otherwise.
+func judge(fine bool, worst Status, format string, args ...any) verdict {
 	if fine {
-		bad = OK
+		worst = OK
 	}
-	return verdict{bad, fmt.Sprintf(format, args...)}
+	return verdict{worst, fmt.Sprintf(format, args...)}
 }
 
 // worse returns the worse verdict. If both are equally bad, it returns one with both texts.

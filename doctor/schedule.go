@@ -17,7 +17,7 @@ type schedule struct {
 	ends    bool          // the message becomes a dead letter
 }
 
-// far is how many delays are read from a policy at most.
+// far limits how many delays are read from a policy.
 const far = 10_000
 
 // schedules returns the schedules of nacks, ack timeouts and retries, as far as the setup has them.

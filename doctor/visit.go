@@ -129,10 +129,10 @@ func (v *visit) dead() string {
 	return v.companion(v.DeadLetterTopic, topicname.DeadLetter(v.Topic, v.Subscription))
 }
 
-// companion returns the topic named, or, if that is "", the topic with the default name if it exists.
-func (v *visit) companion(named, byDefault string) string {
-	if named != "" || v.api.URL == "" {
-		return named
+// companion returns the configured topic or, if there is none, the topic byDefault if that exists.
+func (v *visit) companion(configured, byDefault string) string {
+	if configured != "" || v.api.URL == "" {
+		return configured
 	}
 	if found, err := v.exists(byDefault); !found || err != nil {
 		return ""
