@@ -41,8 +41,8 @@ func (i *Inbox) Handler(f func(ctx context.Context, tx *sql.Tx, msg pulsar.Messa
 // the messages that the BatchError does not name. Only the messages that it names fail, each with its own error. Any
 // other error fails all messages that f got.
 //
-// Postgres refuses all statements after one that failed. A BatchError may name the messages that failed for this reason
-// alone, next to the one that caused it: they do not fail, and f gets them again.
+// After a failed statement, Postgres refuses all later statements of the transaction. So a BatchError may also name
+// messages whose statements were only refused. These messages do not fail, and f gets them again.
 func (i *Inbox) BatchHandler(f func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error) worker.BatchHandler {
 	return func(ctx context.Context, msgs []pulsar.Message) error {
 		todo, err := i.entries(ctx, msgs)

@@ -150,8 +150,8 @@ func WithRetryTopic(topics ...string) Option {
 
 // WithPruning (default: DefaultPruning) makes the handlers delete receipts that are older than d, a few with each
 // message. d is at least a minute, or 0: then only Prune deletes receipts. Choose d longer than the time from a
-// message's first delivery to its last, with its retries and the wait of its dead letter for a replay. A message that
-// comes after its receipt was pruned has its effects again.
+// message's first delivery to its last, including its retries and the time that its dead letter waits for a replay. A
+// message that comes after its receipt was pruned has its effects again.
 func WithPruning(d time.Duration) Option {
 	return func(s *settings) error {
 		if d != 0 && d < time.Minute {

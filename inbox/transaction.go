@@ -79,7 +79,7 @@ func (i *Inbox) commit(ctx context.Context, todo []entry, f function) ([]entry, 
 	return nil, nil
 }
 
-// messagesOf returns how many messages of the batch the entries are.
+// messagesOf returns how many messages of the batch the entries stand for.
 func messagesOf(entries []entry) (n uint64) {
 	for _, e := range entries {
 		n += uint64(len(e.indices))
