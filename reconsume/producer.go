@@ -135,8 +135,8 @@ func isFull(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "reached max producers limit")
 }
 
-// creating maps each topic for which a producer is being created to a channel that is closed afterwards. A broker once
-// never answered two requests that created an initial subscription at the same moment.
+// creating maps each topic for which a producer is being created to a channel that is closed afterwards. We have seen a
+// broker that left two requests without an answer, since both created an initial subscription at the same moment.
 var creating sync.Map
 
 // createAlone creates a producer when no other producer of the topic is being created. It gives up after the timeout; a

@@ -130,7 +130,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 // retryProperties returns the properties of a retry.
 func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string {
 	props := o.properties(msg, r.Properties)
-	// before is the number of deliveries before msg was published; msg.RedeliveryCount includes counted of these
+	// before: deliveries before msg was published; counted: how many of these msg.RedeliveryCount includes
 	before, counted, deliveries := uint32(0), uint32(0), uint64(msg.RedeliveryCount())
 	if o.isOwnRetry(msg) {
 		before, counted = publishing.Attempts(msg), publishing.RedeliveryCount(msg)

@@ -113,8 +113,8 @@ type outcome struct {
 	first bool // the producer was closed, and failed this message first
 }
 
-// send hands msg with the context own to upstream's producer, and returns when it has done so or ctx ends. It calls
-// answer once, or never if upstream loses the message.
+// send hands msg to upstream's producer with the context own. It returns when upstream has taken msg, or when ctx ends.
+// It calls answer once, or never if upstream loses the message.
 func (m *made) send(ctx, own context.Context, msg *pulsar.ProducerMessage, answer func(error)) {
 	select {
 	case m.pending <- struct{}{}:

@@ -14,9 +14,9 @@ import (
 
 // topic publishes to one topic, in the order of the calls.
 //
-// A broker answers neither a message whose delay it refuses nor one that exceeds the topic's maxMessageSize, and then
-// upstream's producer reports no answers to later messages either, although the broker publishes them. So a message
-// that is larger than any before it, or has a longer delay, goes alone: later ones wait until it has an answer.
+// A broker gives no answer if it refuses a message, for its delay or because it exceeds the topic's maxMessageSize.
+// From then on upstream's producer reports no answers to later messages, although the broker publishes these. So a
+// message that is larger than any before it, or has a longer delay, goes alone: later ones wait until it has an answer.
 //
 // KNOWN WINDOW: bytes are counted before compression. A message that is smaller than an earlier one, but compresses
 // worse, does not go alone. If the broker refuses it, the calls of the messages after it return errNoAnswer, though the
@@ -38,7 +38,7 @@ type topic struct {
 	refusals []refusal
 }
 
-// refusal is the delay and the size of a message that the broker refused for one of them.
+// refusal describes a message that the broker refused for its delay or its size.
 type refusal struct {
 	delay time.Duration
 	bytes int // 0 if the broker refused the delay

@@ -49,8 +49,9 @@ func (w watched) Next() time.Duration {
 	return d
 }
 
-// errorOf waits for the verdict, and returns the error for a message for which the client returned err. first says that
-// it was the first such message of the producer: the client fails messages in the order in which they were sent.
+// errorOf waits for the verdict, and returns the error of a message. err is the client's error for this message. first
+// says that it was the first message of the producer to fail: the client fails messages in the order in which they were
+// sent.
 func (v *verdict) errorOf(ctx context.Context, msg *pulsar.ProducerMessage, first bool, err error) error {
 	if !v.asked.Load() {
 		return err
