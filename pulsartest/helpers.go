@@ -119,19 +119,19 @@ func javaHash(key string) (h uint32) {
 	return h
 }
 
-// Await passes the states of a subscription to the function until, and returns the first state for which until returns
-// true. While there is no subscription of that name, until gets the zero Subscription, whose Type is "" and Backlog 0.
-// If the time within passes before until returns true, Await fails the test and shows the states that it saw. On a
-// partitioned topic the state is that of all partitions together.
+// Await calls reached with the state of a subscription, again and again, and returns the first state for which reached
+// returns true. While the subscription does not exist, reached gets the zero Subscription, whose Type is "" and Backlog
+// 0. If that takes longer than within, Await fails the test and shows the states that it saw. On a partitioned topic
+// the state is that of all partitions together.
 func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration,
-	until func(Subscription) bool) Subscription {
+	reached func(Subscription) bool) Subscription {
 	t.Helper()
 	const most = 8 // states that a failure shows
 	var seen []string
 	began, last := time.Now(), ""
 	for {
 		state := s.Subscription(topic, subscription)
-		if until(state) {
+		if reached(state) {
 			return state
 		}
 		if line := state.line(); line != last {
