@@ -217,7 +217,7 @@ func (d *decoder) exclude(n, other *node) {
 	}
 }
 
-// need adds an error if a key is set without any of the others.
+// need adds an error if key is set and none of others is.
 func (d *decoder) need(v map[string]*node, key string, others ...string) {
 	if v[key] == nil {
 		return

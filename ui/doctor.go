@@ -65,9 +65,9 @@ const (
 )
 
 // examined returns the last findings, and starts another examination if they are old. If maxExamined subscriptions are
-// known, it examines another subscription only if now is set.
+// known, it examines another subscription only if opened is set: its page is open.
 func (h *Handler) examined(
-	topic, subscription string, now bool) (findings []doctor.Finding, at time.Time, running bool) {
+	topic, subscription string, opened bool) (findings []doctor.Finding, at time.Time, running bool) {
 	d := &h.doctor
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *Handler) examined(
 	key := [2]string{topic, subscription}
 	e := d.all[key]
 	if e == nil {
-		if !now && len(d.all) >= maxExamined {
+		if !opened && len(d.all) >= maxExamined {
 			return nil, time.Time{}, false
 		}
 		e = &examination{}
