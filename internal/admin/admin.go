@@ -76,7 +76,7 @@ const maxReason = 500 // characters
 // NotFound reports whether err is an answer with status 404.
 func NotFound(err error) bool { return HasStatus(err, http.StatusNotFound) }
 
-// HasStatus reports whether err is an answer with a status.
+// HasStatus reports whether err is an answer with this status.
 func HasStatus(err error, status int) bool {
 	var answer *Error
 	return errors.As(err, &answer) && answer.Status == status

@@ -14,9 +14,8 @@ func Create(dir, name string) (*Writer, error) {
 	return NewWriter(file), nil
 }
 
-// ReadFolder calls the function each with every line of the files that Create made in a folder, in the order of the
-// lines' times.
-func ReadFolder(dir string, each func(*Line)) error {
+// ReadFolder calls visit with every line of the files that Create made in a folder, in the order of the lines' times.
+func ReadFolder(dir string, visit func(*Line)) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {
 		return err
@@ -30,5 +29,5 @@ func ReadFolder(dir string, each func(*Line)) error {
 		defer file.Close()
 		sources = append(sources, Source{name, file})
 	}
-	return read(each, sources...)
+	return read(visit, sources...)
 }

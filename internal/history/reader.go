@@ -102,13 +102,13 @@ func (f *file) advance() error {
 
 func (f *file) withPlace(err error) error { return fmt.Errorf("%s:%d: %w", f.name, f.number, err) }
 
-// read calls the function each with every line of the sources, in the order of the lines' times.
-func read(each func(*Line), sources ...Source) error {
+// read calls visit with every line of the sources, in the order of the lines' times.
+func read(visit func(*Line), sources ...Source) error {
 	r, err := NewReader(sources...)
 	for err == nil {
 		var l *Line
 		if l, err = r.Next(); err == nil {
-			each(l)
+			visit(l)
 		}
 	}
 	if errors.Is(err, io.EOF) {

@@ -19,15 +19,15 @@ var Unsubscribed = []string{".(*partitionConsumer).runEventsLoop", ".(*partition
 // Main runs the tests, and ends the process.
 func Main(m *testing.M) { goleak.VerifyTestMain(logtest.Quiet{M: m}, ignored(nil)...) }
 
-// Check fails t if it leaves goroutines that began after this call, except those of the functions in also. Call it at
+// Check fails t if t leaves goroutines that began after this call, except those of the functions in allowed. Call it at
 // the beginning of t.
-func Check(t testing.TB, also []string) {
-	options := append(ignored(also), goleak.IgnoreCurrent())
+func Check(t testing.TB, allowed []string) {
+	options := append(ignored(allowed), goleak.IgnoreCurrent())
 	t.Cleanup(func() { goleak.VerifyNone(t, options...) })
 }
 
-// ignored returns options that ignore the goroutines of pulsar-client-go, and those of the functions in also.
-func ignored(also []string) (options []goleak.Option) {
+// ignored returns options that ignore the goroutines of pulsar-client-go, and those of the functions in allowed.
+func ignored(allowed []string) (options []goleak.Option) {
 	for _, function := range append([]string{
 		// Closed producers still wait for the next timeout of a message.
 		".(*partitionProducer).failTimeoutMessages",
@@ -40,7 +40,7 @@ func ignored(also []string) (options []goleak.Option) {
 		"/internal.(*connection).run",
 		"/internal.(*connection).runPingCheck",
 		"/internal.(*connectionReader).readFromConnection",
-	}, also...) {
+	}, allowed...) {
 		options = append(options, goleak.IgnoreAnyFunction(client+function))
 	}
 	return options

@@ -6,8 +6,9 @@ import (
 )
 
 // ageSettled makes the settled ids of a partition older. After a loss, acknowledgements are in doubt until the
-// application has taken everything that the broker had to send again. Until then, no id gets older. An application that
-// never waits for a whole second never shows that moment, so the oldest ids are forgotten in any case.
+// application has taken everything that the broker had to send again. Until then, no id gets older. If the application
+// never waits for a whole second, the Group never learns that this moment has come. So the oldest ids beyond
+// settledBytes are forgotten in any case.
 func (g *Group) ageSettled(now time.Duration, p *Partition) {
 	g.reading.at(now)
 	from := recent // the generations that may be trimmed

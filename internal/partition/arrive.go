@@ -11,7 +11,7 @@ type Copy struct {
 	Total  int32  // messages of the entry; 0 or 1 for a single one
 	Count  uint32 // how often it was delivered before, according to the broker
 	Tries  uint32 // how often it was delivered before, according to a log of attempts; 0 if the log does not know it
-	// of a retry: how often earlier publications of the message were delivered, less what Count includes of that
+	// of a retry: number of deliveries of the message's earlier publications, without those that Count includes
 	Earlier uint32
 	// how long the message must not be handed out; ignored after its first delivery, unless Tries shows another failure
 	Wait   time.Duration

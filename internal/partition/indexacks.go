@@ -22,9 +22,9 @@ func (g *Group) learn(now time.Duration, e *entry, m *message, epoch uint64) {
 	if g.o.IndexAcks == NoIndexAcks {
 		return
 	}
-	// The copy continues the delivery of the previous one, or is the first copy of its entry. Then the messages before it
-	// that did not come were left out. (After a Seek into the middle of a batch they were not. A settled message that
-	// comes again corrects that.)
+	// The copy continues the delivery of the previous one, or is the first copy of its entry. Then the broker left out
+	// the messages before it that did not come. (After a Seek into the middle of a batch this is wrong. A settled
+	// message that comes again corrects it.)
 	isFirst := !a.came && !a.again
 	continues := a.came && m.index > a.last && a.epoch == epoch
 	first := int32(0)

@@ -114,7 +114,7 @@ func (p *Partition) addRequest(object any) {
 	p.group.out.Requests = append(p.group.out.Requests, Request{p.source, p.topic, object})
 }
 
-// notComing returns the messages that wait for the answer and of which upstream's queue has no copy.
+// notComing returns the messages that wait for the answer and have no copy in upstream's queue.
 func (r *request) notComing() (all []*message) {
 	messages := r.partition.messages
 	if r.entry != nil {
@@ -155,7 +155,7 @@ func (p *Partition) isAnswering() bool {
 // isUnsent reports whether an entry was not requested, because the broker is about to send it by itself.
 func (r *request) isUnsent() bool { return r.entry != nil && r.tries == 0 }
 
-// isMissing reports whether nothing was requested, and upstream's queue has no copy of one of the awaited messages.
+// isMissing reports whether nothing was requested, and an awaited message has no copy in upstream's queue.
 func (r *request) isMissing() bool { return r.isUnsent() && len(r.notComing()) > 0 }
 
 // messageCame notes that one of the messages that waited for the answer has come.

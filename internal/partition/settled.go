@@ -132,7 +132,7 @@ func (s *settledIDs) age() {
 }
 
 // trim keeps the ids of the newest ledgers, up to limit bytes, and forgets the others. It reports whether it forgot
-// any. It counts and forgets only generations beginning with from: the sure ids, or all ids if from is recent.
+// any. It does so with the sure ids if from is sure, and with all ids if from is recent.
 func (s *settledIDs) trim(from int, limit uint64) (forgot bool) {
 	bytes := map[int64]uint64{}
 	for _, of := range s.generations[from:] {

@@ -18,8 +18,8 @@ const (
 )
 
 // IsReplay reports whether package deadletter replayed a message to the topic that it came from. On any other message
-// the properties of a replay prove nothing: they name another topic, since a service has forwarded them, or one of
-// REPLAY_RUN and REPLAY_TOPIC is missing, which package deadletter always writes.
+// the properties of a replay prove nothing. If a service has forwarded them, they name another topic. If REPLAY_RUN or
+// REPLAY_TOPIC is missing, package deadletter did not write them: it always writes both.
 func IsReplay(msg pulsar.Message) bool {
 	props := msg.Properties()
 	return props[ReplayRun] != "" && topicname.Same(props[ReplayTopic], msg.Topic())

@@ -70,7 +70,7 @@ const (
 	pruneEvery  = time.Second
 )
 
-// until notes that a reconnection goes on for d at most, unless until is called again.
+// until notes that a reconnection ends after d at the latest, unless a later call of until gives another time.
 func (h *Hooks) until(r *reconnection, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -77,7 +77,7 @@ func (p *Plan) retries(opts *pulsar.ConsumerOptions) {
 		return
 	}
 	opts.DLQ = nil
-	// pulsar-client-go refuses the two together, and is left to do so
+	// RetryEnable stays set for a zero-queue consumer: then pulsar-client-go refuses the options, as it should
 	opts.RetryEnable = opts.RetryEnable && opts.EnableZeroQueueConsumer
 }
 

@@ -85,8 +85,9 @@ func (r *Reader) take(limit int) {
 	}
 }
 
-// Wait returns a channel that yields the next message. Pass that message to Put. Call it when Next returned none. A
-// zero-queue consumer is asked for a message unless it reconnects: if it gave up, its Close would wait for Receive.
+// Wait returns a channel that yields the next message. Call Wait when Next returned none, and pass the message to Put.
+// Wait asks no zero-queue consumer that reconnects for a message: if the consumer gave up, its Close would wait for
+// Receive.
 func (r *Reader) Wait(reconnects bool) <-chan pulsar.ConsumerMessage {
 	switch {
 	case r.zero == nil:
