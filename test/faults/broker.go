@@ -137,7 +137,7 @@ func (s state) String() string {
 }
 
 // isStuck reports whether the broker has messages and should send them: it has permits, or it has no consumer although
-// a client believes that it has subscribed. With every client, both sometimes happen.
+// a client seems to be subscribed. With every client, both sometimes happen.
 func (s state) isStuck() bool {
 	return s.backlog > 0 && s.unacked <= 0 && (s.permits > 0 || s.consumers == 0)
 }

@@ -69,15 +69,15 @@ func (t *trial) log(ctx context.Context, method, path string, body any) error {
 	return patiently(ctx, func() error { return t.broker.callAdmin(ctx, method, t.work.logTopic()+path, body, nil) })
 }
 
-// overQuota sets a backlog quota for the namespace that the topics exceed. It deletes the quota five seconds after
-// shows returned true.
-func overQuota(ctx context.Context, t *trial, bytes int, what string, shows func(counts) bool) error {
+// overQuota gives the namespace a backlog quota that its topics exceed. It deletes the quota five seconds after reached
+// returned true.
+func overQuota(ctx context.Context, t *trial, bytes int, what string, reached func(counts) bool) error {
 	const path = "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage"
 	quota := map[string]any{"limitSize": bytes, "limitTime": -1, "policy": "producer_exception"}
 	if err := t.broker.callAdmin(ctx, "POST", path, quota, nil); err != nil {
 		return err
 	}
-	err := t.until(ctx, what, shows)
+	err := t.until(ctx, what, reached)
 	if err == nil {
 		sleep(ctx, 5*time.Second)
 	}

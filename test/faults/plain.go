@@ -12,8 +12,8 @@ import (
 // plain is a variant that is never drawn, since its findings would not be about this library.
 const plain = "plain"
 
-// handleMixed fails on the same messages as the app mixed. All failures are errors, since plain pulsar-client-go has
-// only Nack.
+// handleMixed fails on the same messages as the application mixedApp. All failures are errors, since plain
+// pulsar-client-go has only Nack.
 func (c *consumer) handleMixed(_ context.Context, msg pulsar.Message) error {
 	if c.mustFail(number(msg.Payload()), int(msg.RedeliveryCount())) {
 		return errFails

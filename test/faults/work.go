@@ -90,8 +90,8 @@ func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		Topic: w.Topic, SubscriptionName: subscription, Type: w.Type, ReceiverQueueSize: w.Queue,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: w.AckWithResponse,
 		RetryEnable: w.Reconsume,
-		// Without index acks a batch goes from one process to another until one of them has acknowledged all of it,
-		// which takes minutes. The app service uses the default of Subscribe.
+		// Without index acks a batch goes from one process to another until one of them has acknowledged all of it.
+		// This takes minutes. The app service uses the default of Subscribe.
 		EnableBatchIndexAcknowledgment: w.Processes > 0 && (w.App != service || w.Plain) && !w.WholeBatches,
 	}
 	if w.Reconsume {

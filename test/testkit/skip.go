@@ -24,7 +24,7 @@ func NeedsRealBroker(t testing.TB, what string) {
 var Long = flag.Bool("long", false, "run slow tests on the broker in process, too")
 
 // TakesLong skips a test that waits for more than ten seconds, since a package's tests take as long as the slowest of
-// them. With -long, and on a real broker, it does not skip the test, except with -short.
+// them. With -long, and on a real broker, it runs the test, unless -short is set.
 func TakesLong(t testing.TB) {
 	t.Helper()
 	if testing.Short() || !*Long && !HasRealBroker() {

@@ -49,7 +49,7 @@ func (f *facts) leftOut() string {
 	return ""
 }
 
-// tests returns the tests that subscribe, or all tests if everything is set.
+// tests returns the tests that subscribe or, with everything, all tests.
 func (s *suite) tests(everything bool) []test {
 	functions := map[string]facts{}
 	for _, f := range s.files {

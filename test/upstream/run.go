@@ -162,13 +162,13 @@ func (r *runner) compare(ctx context.Context, t test, b broker) {
 
 const timeout = 2 * time.Minute
 
-// run runs a test once more, and adds the outcome to so, the result of earlier runs.
-func (r *runner) run(ctx context.Context, t test, b broker, wrapped bool, so result) result {
-	so.runs++
+// run runs a test once more, and returns sum with the outcome added.
+func (r *runner) run(ctx context.Context, t test, b broker, wrapped bool, sum result) result {
+	sum.runs++
 	url, admin, stop, err := b.start()
 	if err != nil {
-		so.failure = err.Error()
-		return so
+		sum.failure = err.Error()
+		return sum
 	}
 	defer stop()
 	r.mu.Lock()
@@ -188,17 +188,17 @@ func (r *runner) run(ctx context.Context, t test, b broker, wrapped bool, so res
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err != nil:
-		so.failure = why(out, err)
+		sum.failure = why(out, err)
 		log := filepath.Join(r.logs, fmt.Sprintf("%s-%s-%s.log", t.name, b.name, how))
 		if err := os.WriteFile(log, out, 0o644); err != nil {
-			so.failure += "; " + err.Error()
+			sum.failure += "; " + err.Error()
 		}
 	case bytes.Contains(out, []byte("--- SKIP: "+t.name+" ")):
-		so.failure = "skips itself"
+		sum.failure = "skips itself"
 	default:
-		so.passed++
+		sum.passed++
 	}
-	return so
+	return sum
 }
 
 var (

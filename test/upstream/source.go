@@ -17,7 +17,7 @@ const (
 	ourModule      = "github.com/pulsar-redelivery/redelivery"
 )
 
-// Files that are added to the copy: to package pulsar's tests, to its external tests, and to package admin.
+// These files are added to the copy: to package pulsar's tests, to its external tests, and to package admin.
 var (
 	//go:embed testdata/inside_test.go.txt
 	inside string
@@ -31,7 +31,7 @@ var (
 type module struct{ Dir, Version, GoMod string }
 
 // fetch returns the module pulsar-client-go. If version is "", it takes the version of go.mod from the module cache. It
-// downloads another version if it is missing. version may also be a folder with the source.
+// downloads any other version, unless the module cache has it. version may also be a folder with the source.
 func fetch(ctx context.Context, version string) (m module, err error) {
 	if mod := filepath.Join(version, "go.mod"); version != "" {
 		if _, err := os.Stat(mod); err == nil {
@@ -70,8 +70,8 @@ func explain(err error) error {
 	return err
 }
 
-// prepare copies the files that the tests need from src to dir, and rewrites them. It returns the tests that subscribe,
-// or all tests if everything is set.
+// prepare copies the files that the tests need from src to dir, and rewrites them. It returns the tests that subscribe
+// or, with everything, all tests.
 func prepare(src module, dir string, everything bool) ([]test, error) {
 	for _, folder := range []string{"oauth2", "pulsar", "pulsaradmin", "integration-tests"} {
 		// The copy is writable, unlike the module cache.

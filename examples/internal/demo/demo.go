@@ -54,8 +54,8 @@ type Table struct {
 	began bool
 }
 
-// Row prints a delivery that came at now. The delay before the delivery began at from and ended at due. Both are zero
-// for a first delivery.
+// Row prints a delivery that came at the time now. The delay of this delivery began at from and ended at due. Both are
+// zero for a first delivery.
 func (t *Table) Row(name string, redelivery uint32, from, due, now time.Time) {
 	if !t.began {
 		t.began = true
