@@ -147,7 +147,7 @@ func (p workerPlan) write(b *strings.Builder) {
 		if l.Retries > len(l.Pauses) {
 			more = " ..."
 		}
-		row("a failure", "counts after %d more calls, which come after %s%s", l.Retries, list(l.Pauses), more)
+		row("a failure", "counts when %d more calls fail too, after pauses of %s%s", l.Retries, list(l.Pauses), more)
 	}
 	drain := seconds(30 * time.Second)
 	if p.DrainTimeout != nil {
