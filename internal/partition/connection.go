@@ -61,8 +61,9 @@ func (m *message) isStale() bool {
 	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())
 }
 
-// Sent notes that the broker sent a message. The caller calls it before the message can be read: Arrive of this message
-// follows later, and Arrive of earlier ones may still follow.
+// Sent notes that the broker sent a message. From the first call of Lost, GiveBack or Activate on, call it for each
+// message, before the message can be read: Arrive of this message follows later, and Arrive of earlier ones may still
+// follow.
 func (g *Group) Sent(now time.Duration, id ID, source, object any) {
 	p := g.partition(id.Topic, source)
 	if p.sentEpoch != g.epoch {

@@ -98,10 +98,10 @@
 //	GiveBack                  | close upstream's consumer, GiveBack; Lost before the next one is subscribed
 //	Seek                      | upstream's Seek, Forget
 //
-// Callbacks from upstream call [Group.Lost] at the start of each reconnection; [Group.Sent] for each message, in the
-// goroutine that receives it, before the message can be read; [Group.Connected] when all partitions have a connection
-// again: without it, no acknowledgement becomes sure and no request is given up; Activate from the listener; Leave when
-// a topic vanishes.
+// Callbacks from upstream call [Group.Lost] at the start of each reconnection. From the first loss on, they call
+// [Group.Sent] for each message, in the goroutine that receives it, before the message can be read. They call
+// [Group.Connected] when all partitions have a connection again: without this call, no acknowledgement becomes sure and
+// no request is given up. The listener calls Activate. The callback for a topic that vanishes calls Leave.
 //
 // # Known windows
 //
