@@ -84,8 +84,8 @@ type entry struct {
 	partition *Partition
 	at        position
 	messages  []*message    // by index; nil for those that are not known
-	one       [1]*message   // storage of messages, if there is one
-	first     message       // storage of messages[0], if there is one
+	one       [1]*message   // storage of messages, if the entry has only one
+	first     message       // storage of messages[0], if the entry has only one
 	block     []message     // storage of all messages of a batch
 	in        [states]int32 // number of messages in each state
 	busy      int32         // calls under way that settle a message of it

@@ -29,7 +29,7 @@ type Partition struct {
 
 	sentEpoch           uint64        // the newest epoch in which the broker sent something
 	sentAt              time.Duration // when the broker first sent something in sentEpoch
-	calmEpoch           uint64        // the newest epoch in which the application took all that was sent again
+	calmEpoch           uint64        // the newest epoch in which the application took everything that was sent again
 	readingWhenCopyCame time.Duration // reading.total when a copy came last
 }
 

@@ -2,9 +2,9 @@ package partition
 
 import "time"
 
-// reading measures how long the application has been reading: the time in which it waits for a message, and a little
-// before each message that it takes. A request is in vain if no answer comes while the application reads. While the
-// application works on a message, an answer may be in upstream's queue.
+// reading measures how long the application has been reading. The time in which it waits for a message counts. If it
+// takes a message without waiting, at most stepTime before that counts. A request is in vain if no answer comes while
+// the application reads. While the application works on a message, an answer may be in upstream's queue.
 type reading struct {
 	total   time.Duration
 	last    time.Duration // when a message was taken last
@@ -16,9 +16,9 @@ type reading struct {
 
 const (
 	idleTime = time.Second
-	// stepTime is the longest time before a message that counts as reading. Upstream shares a channel of ten messages
-	// among its partitions: after a second of such steps without a message of a partition, no message of that partition
-	// is in the channel.
+	// stepTime limits how much of the time before a message counts as reading. Upstream shares a channel of ten
+	// messages among its partitions: after a second of such steps without a message of a partition, no message of that
+	// partition is in the channel.
 	stepTime = 50 * time.Millisecond
 )
 
