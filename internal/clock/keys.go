@@ -9,7 +9,7 @@ type Keys[K comparable] struct {
 	start  time.Time // of the clock
 }
 
-// Set makes a key go off at a time. If the key is set, its time changes.
+// Set makes a key go off at the given time. If the key is set, its time changes.
 func (k *Keys[K]) Set(key K, at time.Time) {
 	if k.timers == nil {
 		k.timers, k.start = map[K]*Timer[K]{}, at

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// mayForget reports whether the delivery l may come as if the failure had not happened, that is, whether the consumer
-// that failed on the message ended or lost its connection in between. After a lost connection the consumer itself still
-// knows its failure.
+// mayForget reports whether a failure may have no effect on the later delivery l, because the consumer that failed on
+// the message ended or lost its connection in between. After a lost connection the consumer itself still knows its
+// failure.
 func (c *Checker) mayForget(failure, l *Line) bool {
 	return slices.ContainsFunc(c.ends(failure.Consumer, failure.At, l.At), func(end *Line) bool {
 		return end.Kind != Disconnected || failure.Consumer != l.Consumer
