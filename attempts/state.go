@@ -130,7 +130,7 @@ func (s *state) apply(f read) {
 	at := f.at
 	if f.has(copies) {
 		at = f.asOf
-		if at.before(s.checkpoint) { // another session copied faster, and s forgot the removals before its mark
+		if at.before(s.checkpoint) { // s has the checkpoint of a faster session, and forgot the removals before it
 			f.sessions, f.changes = nil, nil
 		}
 		for _, c := range f.sessions {
@@ -158,7 +158,7 @@ func (s *state) apply(f read) {
 	if s.checkpoint.before(f.checkpoint) && f.checkpoint.before(f.at) {
 		s.checkpoint, s.since = f.checkpoint, 0
 		maps.DeleteFunc(s.removed, func(_ place, at position) bool { return at.before(f.checkpoint) })
-		// records that were not copied are removed: this session missed the removal, and the broker has deleted it
+		// records that were not copied are removed: this session missed their removals, which the broker has deleted
 		maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.at.before(f.checkpoint) })
 	}
 }

@@ -28,7 +28,7 @@ const (
 	tidyMin   = 1000
 )
 
-// begins reports whether a mark is due now. If not, at is when to ask again; 0 means when more was written.
+// begins reports whether a mark is due now. If not, at is when to ask again; 0 means after more was written.
 func (t *tidying) begins(s *state, now int64, sessions int) (due bool, at int64) {
 	if t.number > 0 || t.mark != (position{}) {
 		return false, 0
