@@ -40,6 +40,7 @@ type Letter struct {
 	Published time.Time `json:"published"` // when the message was published as a dead letter
 
 	// Why it died.
+
 	// DEAD_LETTER_TIME, or else Published
 	Died         time.Time `json:"died"`
 	Type         string    `json:"type,omitempty"`         // of the error
