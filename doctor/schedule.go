@@ -96,8 +96,8 @@ func (v *visit) longest() time.Duration {
 	return max(s.longest, v.onRetryTopic())
 }
 
-// waiting returns how many messages wait for their redelivery at a time, at the rate of the last minute. If messages
-// never become dead letters, it counts the messages that fail in half an hour.
+// waiting returns how many messages wait for their redelivery at one moment, at the rate of the last minute. If
+// messages never become dead letters, it counts the messages that fail in half an hour.
 func (v *visit) waiting() (n int, rate float64, wait time.Duration) {
 	s := v.inPlace()
 	wait = s.total
