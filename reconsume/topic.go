@@ -100,7 +100,7 @@ func (t *topic) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer 
 }
 
 // goesAlone reports whether a message is larger, or has a longer delay, than any that the broker accepted. It returns
-// an error if the broker refused such a message of late.
+// an error if the broker refused such a message recently.
 func (t *topic) goesAlone(msg *pulsar.ProducerMessage) (alone bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -127,7 +127,7 @@ func (r *runner) runAll(ctx context.Context, tests []test, brokers []broker, par
 
 const (
 	again = 3 // how often a test runs plain and wrapped if its first runs had different outcomes
-	// how often a Key_Shared test runs at most: about half of its runs pass, so that it hardly ever fails in all by
+	// limit of the runs of a Key_Shared test: about half of its runs pass, so it hardly ever fails in all of them by
 	// chance
 	draws = 40
 )

@@ -24,7 +24,7 @@ var url = flag.String("url", os.Getenv("PULSAR_URL"),
 func URL() string { return *url }
 
 // Connect parses the flags, and returns a client of the broker that -url or PULSAR_URL names. If neither is set,
-// Connect starts a broker in this process. Call close in the end.
+// Connect starts a broker in this process. Call close at the end.
 func Connect() (client pulsar.Client, close func(), err error) {
 	flag.Parse()
 	stop := func() {}
