@@ -64,8 +64,8 @@ func (r *reconnection) Reset() {
 }
 
 const (
-	// attemptTime is how long one attempt to connect may take: a look-up, a connection and a subscription, by default up to
-	// 30, 10 and 30 seconds.
+	// attemptTime is longer than any attempt to connect: by default a look-up takes up to 30 s, a connection 10 s and a
+	// subscription 30 s.
 	attemptTime = 2 * time.Minute
 	pruneEvery  = time.Second
 )

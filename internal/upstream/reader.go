@@ -17,8 +17,8 @@ type Reader struct {
 	zero     *zeroQueue               // reads a consumer without a queue; nil if the consumer has one
 }
 
-// NewReader returns a Reader that takes up to ahead messages together, until ended is done. For a zero-queue consumer,
-// failed gets the error of its Receive, or ErrUndecryptable.
+// NewReader returns a Reader that takes up to ahead messages together. For a zero-queue consumer, ended ends its
+// Receive, and failed gets the error of its Receive, or ErrUndecryptable.
 func NewReader(ended context.Context, consumer pulsar.Consumer, ahead int, failed func(error)) *Reader {
 	r := &Reader{messages: Chan(consumer), limit: max(1, ahead)}
 	r.ahead = make([]pulsar.ConsumerMessage, 0, r.limit)
@@ -86,7 +86,7 @@ func (r *Reader) take(limit int) {
 }
 
 // Wait returns a channel that yields the next message. Call Wait when Next returned none, and pass the message to Put.
-// Wait asks no zero-queue consumer that reconnects for a message: if the consumer gave up, its Close would wait for
+// While a zero-queue consumer reconnects, Wait does not ask it for a message: if it gave up, its Close would wait for
 // Receive.
 func (r *Reader) Wait(reconnects bool) <-chan pulsar.ConsumerMessage {
 	switch {
