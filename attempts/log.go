@@ -55,7 +55,7 @@ type Log struct {
 
 // Stats are the state of a Log, and its counters since Open.
 type Stats struct {
-	Records  int           // messages that failed and are not settled
+	Records  int           // unsettled messages that failed, or that a handler has
 	Suspects int           // of these, messages that crashed a session and have come to another one since
 	Lag      time.Duration // age of the oldest change that the Log has not read back from the topic
 	Lost     uint64        // sessions found lost
