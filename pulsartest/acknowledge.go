@@ -21,9 +21,10 @@ func (s *subscription) ack(m *cmdAck) {
 	s.dispatch()
 }
 
-// ackOne takes an entry from its consumer, and acknowledges the entry unless pastEnd is set. pastEnd means that this
-// ID, or an earlier ID of the same command, is past the end of the topic. From the first such ID on, the real broker
-// acknowledges no entry of the command, and sends these entries again when the consumer has gone.
+// ackOne acknowledges an entry or, if id has an AckSet, messages of its batch. It takes an acknowledged entry from its
+// consumer. If pastEnd is set, it takes the entry, but does not acknowledge it. pastEnd means that this ID, or an
+// earlier ID of the same command, is past the end of the topic. From the first such ID on, the real broker acknowledges
+// no entry of the command, and sends these entries again when the consumer has gone.
 func (s *subscription) ackOne(id *wire.MessageID, pastEnd bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {
