@@ -116,7 +116,7 @@ func (l *Log) trim(topic string, to position) {
 		c.Close()
 	}
 	if err != nil {
-		l.o.Logger.Warn("attempts: the log could not be shortened; the next snapshot tries again", "topic", topic,
+		l.o.Logger.Warn("attempts: the log could not be shortened; another attempt comes later", "topic", topic,
 			"error", err)
 	}
 }

@@ -117,7 +117,7 @@ func (r *Report) missed() error {
 			strings.Join(names, ", ")))
 	}
 	if r.noRetry.Count > 0 {
-		errs = append(errs, fmt.Errorf("%w: %s; letters that were left out for want of a retry topic: %d; %s",
+		errs = append(errs, fmt.Errorf("%w: %s; letters that were left out, since their retry topic is missing: %d; %s",
 			ErrNoTopic, r.noRetry.Topic,
 			r.noRetry.Count, noRetryTopic))
 	}

@@ -75,7 +75,7 @@ func (p *producer) get(ctx context.Context) (*made, error) {
 	case <-p.closed.Done():
 		err = ErrClosed
 	case <-ctx.Done():
-		err = fmt.Errorf("reconsume: no producer in time: %w", ctx.Err())
+		err = fmt.Errorf("reconsume: no producer was created in time: %w", ctx.Err())
 	}
 	if err != nil {
 		m.calls.Done()
