@@ -33,8 +33,7 @@ var scalable = Check{
 		switch {
 		case admin.NotFound(err):
 			if n := v.instances(); n > 0 {
-				return ok("an ordinary topic; the broker refuses to migrate it while its consumers are connected, "+
-					"here %d", n)
+				return ok("an ordinary topic; the broker does not migrate it while it has consumers (now %d)", n)
 			}
 			return ok("an ordinary topic")
 		case err != nil:
@@ -42,7 +41,7 @@ var scalable = Check{
 		}
 		for _, segment := range layout.Segments {
 			if segment.Legacy {
-				return problem("it was migrated to the scalable topic %s%s: messages published now do not come here",
+				return problem("the topic was migrated to the scalable topic %s%s: new messages do not come here",
 					scalableDomain, path)
 			}
 		}

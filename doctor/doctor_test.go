@@ -246,12 +246,12 @@ func TestScalableTopicIsAProblem(t *testing.T) {
 		"ordinary, with a consumer": {map[string]string{"brokers/version": five,
 			ordersPath + "/partitions": `{"partitions": 0}`,
 			ordersPath + "/stats":      `{"subscriptions": {"billing": {"consumers": [{"consumerName": "a"}]}}}`},
-			Finding{Status: OK, Found: "an ordinary topic; the broker refuses to migrate it while its consumers are " +
-				"connected, here 1"}},
+			Finding{Status: OK, Found: "an ordinary topic; the broker does not migrate it while it has consumers " +
+				"(now 1)"}},
 		"migrated": {map[string]string{"brokers/version": five,
 			path: `{"segments": {"0": {"legacy": true}, "1": {"legacy": false}}}`},
-			Finding{Status: Problem, Found: "it was migrated to the scalable topic topic://public/default/orders: " +
-				"messages published now do not come here"}},
+			Finding{Status: Problem, Found: "the topic was migrated to the scalable topic topic://public/default/orders: " +
+				"new messages do not come here"}},
 		"scalable": {map[string]string{"brokers/version": five, path: `{"segments": {"0": {"legacy": false}}}`},
 			Finding{Status: Problem, Found: "topic://public/default/orders is a scalable topic"}},
 		"no right": {map[string]string{"brokers/version": five, path: "403"},
