@@ -190,8 +190,8 @@ type provider interface {
 	WithTransport(http.RoundTripper) error
 }
 
-// connect returns a client of the broker and one of its admin API. Both have the same TLS configuration. Upstream's own
-// configuration always requires that the certificate names the host, and upstream only logs TLS errors.
+// connect returns a client of the broker and one of its admin API. Both have a TLS configuration that connect makes:
+// upstream's own always requires that the certificate names the host, and upstream only logs TLS errors.
 func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error) {
 	api := admin.API{URL: c.adminURL}
 	config := &tls.Config{InsecureSkipVerify: c.insecure} //nolint:gosec // the user's choice

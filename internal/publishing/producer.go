@@ -12,8 +12,8 @@ import (
 // Large is the number of bytes above which a message may not fit into a batch.
 const Large = 1 << 20
 
-// SealedChunk is how many bytes of an encrypted payload are published in one chunk. If a message just fits, upstream
-// publishes it without chunks: it leaves no room for the bytes that encryption adds, and then refuses the message.
+// SealedChunk is how many bytes of an encrypted payload are published in one chunk. Upstream leaves no room for the
+// bytes that encryption adds: if a message just fits, upstream publishes it without chunks, and then refuses it.
 // Upstream does not check the size of chunks. SealedChunk is less than the 5 MiB that brokers allow by default. If a
 // broker allows less, payloads up to a few hundred bytes below its limit are still refused.
 const SealedChunk = 4 << 20
