@@ -32,7 +32,7 @@ A policy, for nacks or added to -ack-timeout:
   -fixed 1m                         the same delay each time
   -jitter 0.1                       spread each delay by this fraction
   -ack-timeout 10s                  for messages that are not settled
-  -max-deliveries 5                 then the message is a dead letter
+  -max-deliveries 5                 deliveries until it is a dead letter
 Or a file, overridden by environment variables:
   -config file                      all its consumers and workers
   -consumer name                    only the consumer and worker of this name
