@@ -170,7 +170,8 @@ func (t *Topic) check(ctx context.Context, o *ReplayOptions, l *Letter) (left st
 	return t.schemaOf(ctx, l)
 }
 
-// schemaOf returns the schema with which a letter is published, or nil for none, or why the letter cannot be published.
+// schemaOf returns the schema with which a letter is published; nil for none. left says why the letter cannot be
+// published, if so.
 func (t *Topic) schemaOf(ctx context.Context, l *Letter) (left string, schema pulsar.Schema, err error) {
 	switch {
 	case l.Schema == "":

@@ -22,9 +22,8 @@ type Failure struct {
 // hand-over that they are from.
 const AnyHand = ^uint64(0)
 
-// Nack takes a message back from the application until its delay is over. It reports whether that changed
-// anything: a second nack does not, and neither does a nack of an earlier hand-over, or of a message that is
-// settled.
+// Nack takes a message back from the application until its delay is over. It reports whether that changed anything: a
+// second nack, a nack of an earlier hand-over and a nack of a settled message change nothing.
 func (g *Group) Nack(now time.Duration, f Failure) (Delivery, bool, error) {
 	m, err := g.find(f.ID)
 	if err != nil {

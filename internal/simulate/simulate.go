@@ -71,7 +71,7 @@ func Run(s Setup) (Result, error) {
 type message struct {
 	number      int            // its place in the broker's order
 	count       uint32         // redelivery count
-	brokerCount uint32         // which other instances get
+	brokerCount uint32         // the count that other instances get
 	counts      map[int]uint32 // by instance that had it, the count that the instance remembers
 	holder      int            // the instance that has it, or had it last
 	due         time.Duration  // when that instance handles it again
