@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +24,7 @@ func TestExceptionTypeIsTheFirstExportedTypeOfTheCause(t *testing.T) {
 		"*fs.PathError":                 fmt.Errorf("a: %w", &fs.PathError{Err: errBroker}),
 		"syscall.Errno":                 errors.Join(fmt.Errorf("a: %w", syscall.ENOENT), errBroker),
 		"context.deadlineExceededError": fmt.Errorf("%w, %w", context.DeadlineExceeded, &fs.PathError{}),
+		"*strconv.NumError":             reconsume.DeadLetterTo("orders-sub-DLQ", &strconv.NumError{Err: strconv.ErrRange}),
 	} {
 		run(t, reconsume.Options{OmitCause: true},
 			func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
