@@ -96,6 +96,7 @@ func (r *run) logStopped(drained uint64, stuck int) {
 		return
 	}
 	msg, why := "worker: stopped; finished messages come again", "the consumer sends no batch-index acknowledgements"
+	remedy := "acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf"
 	switch stats.IndexAcks {
 	case redelivery.IndexAcksIgnored:
 		why = "the broker keeps no batch-index acknowledgements"
@@ -103,8 +104,8 @@ func (r *run) logStopped(drained uint64, stuck int) {
 		msg, why = "worker: stopped; finished messages may come again", "the broker may keep no batch-index "+
 			"acknowledgements"
 	default: // off
+		remedy += ", then EnableBatchIndexAcknowledgment: true in pulsar.ConsumerOptions"
 	}
 	r.logger.Warn(msg, append(attrs, "why", why+", and other messages of their batches are not finished",
-		"remedy", "acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf, then EnableBatchIndexAcknowledgment: "+
-			"true in pulsar.ConsumerOptions")...)
+		"remedy", remedy)...)
 }

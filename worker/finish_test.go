@@ -136,11 +136,12 @@ func publishBatches(t *testing.T, s *site, batches, each int) {
 // acknowledgements, or the broker may not keep them.
 func TestLastLineSaysWhyFinishedMessagesComeAgain(t *testing.T) {
 	for name, c := range map[string]struct {
-		options []redelivery.Option
-		want    string
+		options      []redelivery.Option
+		want, remedy string
 	}{
-		"by default": {nil, `finished messages may come again" .* unfinished=1 why="the broker may keep no batch-index acknowledgements, `},
-		"off":        {[]redelivery.Option{redelivery.WithoutBatchIndexAcks()}, `finished messages come again" .* unfinished=1 why="the consumer sends no batch-index `},
+		"by default": {nil, `finished messages may come again" .* unfinished=1 why="the broker may keep no batch-index acknowledgements, `, ""},
+		"off": {[]redelivery.Option{redelivery.WithoutBatchIndexAcks()}, `finished messages come again" .* unfinished=1 why="the consumer sends no batch-index `,
+			", then EnableBatchIndexAcknowledgment: true in pulsar.ConsumerOptions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
@@ -160,7 +161,7 @@ func TestLastLineSaysWhyFinishedMessagesComeAgain(t *testing.T) {
 			}, worker.WithConcurrency(1), worker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 			require.NoError(t, err)
 			require.NoError(t, w.Run(ctx))
-			require.Regexp(t, `level=WARN msg="worker: stopped; `+c.want+`.* remedy="acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf`, log.String())
+			require.Regexp(t, `level=WARN msg="worker: stopped; `+c.want+`.* remedy="acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf`+c.remedy+`"`, log.String())
 		})
 	}
 }
