@@ -21,8 +21,8 @@ import (
 var receipts = flag.Int("receipts", 0,
 	"how many receipts BenchmarkHandler first puts into the Postgres table; its handlers then also prune")
 
-// BenchmarkHandler compares two handlers whose effect is one INSERT: a plain handler with a transaction, and a handler
-// in an Inbox. Cases are single messages and batches of 100, with 1, 8 and 64 handlers at the same time. ratio is the
+// BenchmarkHandler compares a plain handler with a transaction and a handler in an Inbox. Cases are single messages
+// whose effect is one INSERT or four, and batches of 100, with 1, 8 and 64 handlers at the same time. ratio is the
 // handler's messages a second, divided by those of the plain handler. cpu-ratio divides the processor times instead, of
 // this process and the database together. Other programs hardly change it. Each ratio is a median of b.N rounds, and
 // each round runs all handlers. select-1-ratio and select-1-cpu-ratio are for a plain handler with a SELECT 1 before
@@ -44,9 +44,9 @@ func BenchmarkHandler(b *testing.B) {
 type handle = func(ctx context.Context, msgs []pulsar.Message) error
 
 func compare(b *testing.B, dialect inbox.Dialect, driver, source string) {
-	for _, size := range []int{1, 100} {
+	for _, c := range []struct{ size, statements int }{{1, 1}, {1, 4}, {100, 1}} {
 		for _, handlers := range []int{1, 8, 64} {
-			b.Run(fmt.Sprintf("batch=%d/handlers=%d", size, handlers), func(b *testing.B) {
+			b.Run(fmt.Sprintf("batch=%d/statements=%d/handlers=%d", c.size, c.statements, handlers), func(b *testing.B) {
 				db, err := sql.Open(driver, source)
 				require.NoError(b, err)
 				defer func() { require.NoError(b, db.Close()) }()
@@ -68,7 +68,7 @@ func compare(b *testing.B, dialect inbox.Dialect, driver, source string) {
 						"FROM generate_series(1, $1::int) n", *receipts)
 					require.NoError(b, err)
 				}
-				runRounds(b, db, dialect, size, handlers, box)
+				runRounds(b, db, dialect, c.size, c.statements, handlers, box)
 				if *receipts > 0 && dialect == inbox.Postgres {
 					began := time.Now()
 					n, err := box.Prune(b.Context(), time.Hour)
@@ -80,15 +80,17 @@ func compare(b *testing.B, dialect inbox.Dialect, driver, source string) {
 	}
 }
 
-func runRounds(b *testing.B, db *sql.DB, dialect inbox.Dialect, size, handlers int, box *inbox.Inbox) {
+func runRounds(b *testing.B, db *sql.DB, dialect inbox.Dialect, size, statements, handlers int, box *inbox.Inbox) {
 	insert := "INSERT INTO effect VALUES (?, ?)"
 	if dialect == inbox.Postgres {
 		insert = "INSERT INTO effect VALUES ($1, $2)"
 	}
 	effect := func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
 		for _, msg := range msgs {
-			if _, err := tx.ExecContext(ctx, insert, msg.ID().EntryID(), "an order"); err != nil {
-				return err
+			for range statements {
+				if _, err := tx.ExecContext(ctx, insert, msg.ID().EntryID(), "an order"); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
