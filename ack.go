@@ -109,7 +109,7 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 
 // ackWith acknowledges a message by its id.
 func (c *Consumer) ackWith(by ackBy, consumer pulsar.Consumer, id pulsar.MessageID) error {
-	if !c.awaitsAnswers { // no closure, which would cost an allocation
+	if !c.settings.opts.AckWithResponse { // no closure, which would cost an allocation
 		return by(consumer, id)
 	}
 	return c.acknowledge(func() error { return by(consumer, id) })

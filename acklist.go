@@ -125,7 +125,7 @@ func (c *Consumer) ackList(list []listedAck, consumer pulsar.Consumer) {
 		switch a := &list[i]; {
 		case a.Object == nil:
 			a.err = consumer.AckID(a.object)
-		case c.awaitsAnswers || c.settings.isWrapped:
+		case c.settings.opts.AckWithResponse || c.settings.isWrapped:
 			ids, together = append(ids, ackID(&a.Ack)), append(together, a)
 		default:
 			a.err = consumer.AckID(ackID(&a.Ack))

@@ -77,24 +77,24 @@ type attemptLog struct {
 }
 
 // openLog opens and reads the log of attempts. It returns nil without WithAttemptLog.
-func (p *preparation) openLog() (*attemptLog, error) {
-	s, origin, subscription := p.settings, originOf(p.opts), p.opts.SubscriptionName
+func (s *settings) openLog() (*attemptLog, error) {
+	origin, subscription := originOf(s.opts), s.opts.SubscriptionName
 	if s.attempts == nil || !s.isWrapped && (origin == "" || subscription == "") { // client.Subscribe returns the error
 		return nil, nil
 	}
 	name := topicname.In(origin, cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(origin), subscription)))
-	if err := cmp.Or(p.checkFirst("WithAttemptLog", s.attempts.Topic), checkNumber("WithAttemptLog's topic", name),
-		checkUnread(p.opts, name, "log of attempts", "WithAttemptLog's topic")); err != nil {
+	if err := cmp.Or(s.checkFirst("WithAttemptLog", s.attempts.Topic), checkNumber("WithAttemptLog's topic", name),
+		checkUnread(s.opts, name, "log of attempts", "WithAttemptLog's topic")); err != nil {
 		return nil, err
 	}
-	if base := topicname.Base(name); base == p.publisher.retryTopic || base == p.publisher.deadLetterTopic {
+	if base := topicname.Base(name); base == s.publisher.retryTopic || base == s.publisher.deadLetterTopic {
 		// consumers would take records for messages
 		return nil, invalid("WithAttemptLog's topic", name, "another one than those of retries and dead letters")
 	}
 	a := &attemptLog{}
 	log, err := attempts.Open(s.client, attempts.Options{
 		Topic:     name,
-		Name:      p.opts.Name,
+		Name:      s.opts.Name,
 		Retention: s.attempts.Retention,
 		Logger:    s.logger,
 		Failed:    a.failed,

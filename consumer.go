@@ -36,8 +36,6 @@ type Consumer struct {
 	messages  upstream.Messages
 	inner     inner
 
-	awaitsAnswers bool // acknowledgements wait for the broker's answer: AckWithResponse
-
 	// group decides the next state of each message; the comment of package partition says how to call it. mu guards
 	// group, and is not held while other code is called.
 	mu      sync.Mutex
@@ -80,16 +78,15 @@ type Consumer struct {
 
 // newConsumer opens the log of attempts, and returns a Consumer that has no inner consumer yet. Upstream may call the
 // hooks before begin sets the inner consumer.
-func newConsumer(p *preparation) (*Consumer, error) {
-	log, err := p.openLog()
+func newConsumer(s *settings) (*Consumer, error) {
+	log, err := s.openLog()
 	if err != nil {
-		p.publisher.close()
+		s.publisher.close()
 		return nil, err
 	}
 	c := &Consumer{
-		settings: p.settings, publisher: p.publisher, attempts: log, options: p.effective(),
-		awaitsAnswers: p.opts.AckWithResponse, group: partition.New(p.groupOptions()),
-		start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
+		settings: s, publisher: s.publisher, attempts: log, options: s.effective(),
+		group: partition.New(s.groupOptions()), start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
 		wake: make(chan struct{}, 1), turn: newTurn(), pause: newPause(),
 		calls: newGate(), goroutines: newGate(), closed: make(chan struct{}),
 		underway: make(chan struct{}, maxUnderway),
@@ -100,11 +97,9 @@ func newConsumer(p *preparation) (*Consumer, error) {
 	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Sent: c.sent, Active: c.active, Closed: c.childClosed,
 		Outer: c.outer})
 	c.alarm = time.AfterFunc(math.MaxInt64, c.alarmOver)
-	c.inner.children = int32(p.children())
-	_, c.inner.ahead = p.buffer()
-	c.openTopics.Store(c.inner.children)
-	c.mustPoll.Store(p.settings.isWrapped || p.opts.TopicsPattern != "")
-	c.observe(p.settings.observers)
+	c.openTopics.Store(s.children())
+	c.mustPoll.Store(s.isWrapped || s.opts.TopicsPattern != "")
+	c.observe(s.observers)
 	return c, nil
 }
 
@@ -124,7 +119,7 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 	if c.isOver() { // giveUpReceiving had no consumer to close
 		inner.Close()
 	}
-	c.reader = upstream.NewReader(c.ended, inner, c.inner.ahead, c.receiveFailed)
+	c.newReader()
 	context.AfterFunc(c.ended, func() {
 		c.wakeUp()
 		if !c.closing.Load() { // the Consumer gave up; otherwise Close reports the loss
@@ -144,6 +139,12 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 	if c.channel.given {
 		c.startFeeder()
 	}
+}
+
+// newReader makes a Reader of the present inner consumer.
+func (c *Consumer) newReader() {
+	_, ahead := c.settings.buffer()
+	c.reader = upstream.NewReader(c.ended, c.current(), ahead, c.receiveFailed)
 }
 
 // outer returns the consumer that the application's interceptors and listeners get in place of the inner consumer or

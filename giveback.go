@@ -16,10 +16,7 @@ import (
 
 // inner has the inner consumer. GiveBack closes that one, and the next Receive subscribes another one in its place.
 type inner struct {
-	consumer      atomic.Pointer[pulsar.Consumer]
-	hasRetryTopic bool  // consumer reads a retry topic too
-	ahead         int   // how many messages the reader takes together
-	children      int32 // number of topics that consumer reads
+	consumer atomic.Pointer[pulsar.Consumer]
 
 	interrupts  atomic.Int32 // calls of interrupt that wait for the turn; Receive gives up the turn for them
 	beingClosed atomic.Bool  // consumer is being closed, and another one will replace it
@@ -54,7 +51,7 @@ func (c *Consumer) GiveBack() error {
 		return err
 	}
 	defer c.turn.give()
-	if c.inner.subscribeAgain == nil || !c.settings.isShared {
+	if c.inner.subscribeAgain == nil || !c.settings.isShared() {
 		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription that "+
 			"Unsubscribe has not deleted, and a queue", errors.ErrUnsupported)
 	}
@@ -132,7 +129,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 		now := c.lock()
 		c.group.Lost(now) // before the broker sends anything
 		c.unlockAndAct(now)
-		c.openTopics.Store(c.inner.children)
+		c.openTopics.Store(c.settings.children())
 		go func() {
 			consumer, err := c.inner.subscribeAgain()
 			if err == nil && !c.replace(consumer) {
@@ -148,7 +145,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.reader = upstream.NewReader(c.ended, c.current(), c.inner.ahead, c.receiveFailed)
+		c.newReader()
 		c.inner.isDetached, c.inner.failedTries, c.inner.nextTry = false, 0, time.Time{}
 		return nil
 	case <-ctx.Done():

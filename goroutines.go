@@ -171,7 +171,7 @@ const (
 // acknowledge calls f, which acknowledges messages. With AckWithResponse it reads ahead until the broker has answered,
 // and does not wait for f once the Consumer is closed or gives up.
 func (c *Consumer) acknowledge(f func() error) error {
-	if !c.awaitsAnswers {
+	if !c.settings.opts.AckWithResponse {
 		return f()
 	}
 	defer c.readAhead()()

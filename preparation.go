@@ -15,45 +15,35 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// preparation describes a consumer before it is subscribed or wrapped.
-type preparation struct {
-	opts      pulsar.ConsumerOptions // the caller's, with EnableBatchIndexAcknowledgment; after Wrap, the known fields
-	settings  *settings
-	publisher *publisher
-	// how long acknowledgements may wait on Failover and Key_Shared, where a new owner handles a message again if its
-	// acknowledgement was not sent; 0 for upstream's default
-	ackTime time.Duration
-}
-
-// prepare completes settings with the caller's options, and opens the publisher.
-func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
-	if err := s.complete(opts); err != nil {
-		return nil, err
+// prepare completes the settings with the caller's options, and opens the publisher.
+func (s *settings) prepare(opts pulsar.ConsumerOptions) error {
+	s.opts = opts
+	s.opts.Topics = slices.Clone(opts.Topics) // the caller's own slice may change
+	s.nacksUndecryptable = upstream.NacksUndecryptable(opts)
+	if err := s.complete(); err != nil {
+		return err
 	}
-	p := &preparation{opts: opts, settings: s}
 	switch {
 	case opts.EnableBatchIndexAcknowledgment: // the caller says that the broker keeps them
 		s.indexAcks = partition.KeptIndexAcks
-	case !s.withoutIndexAcks && gainsByIndexAcks(opts) && !upstream.HasTransactions(s.client):
-		p.opts.EnableBatchIndexAcknowledgment, s.indexAcks = true, partition.SentIndexAcks
+	case !s.withoutIndexAcks && s.gainsByIndexAcks() && !upstream.HasTransactions(s.client):
+		s.opts.EnableBatchIndexAcknowledgment, s.indexAcks = true, partition.SentIndexAcks
 	}
-	s.nacksUndecryptable = upstream.NacksUndecryptable(opts)
-	s.isShared = delays(opts.Type)
-	return p, p.open()
+	return s.open()
 }
 
-// prepareWrapped completes settings for a consumer whose options are not known, and opens the publisher.
-func prepareWrapped(consumer pulsar.Consumer, s *settings) (*preparation, error) {
+// prepareWrapped completes the settings for a consumer whose options are not known, and opens the publisher.
+func (s *settings) prepareWrapped(consumer pulsar.Consumer) error {
 	s.isWrapped = true
-	p := &preparation{settings: s, opts: pulsar.ConsumerOptions{Name: consumer.Name(),
-		SubscriptionName: consumer.Subscription(), EnableZeroQueueConsumer: upstream.Chan(consumer) == nil,
-		Type: pulsar.Shared}} // the safe assumption: another consumer may get a message
-	retryTopic, err := p.readTopics(consumer)
+	s.opts = pulsar.ConsumerOptions{Name: consumer.Name(), SubscriptionName: consumer.Subscription(),
+		EnableZeroQueueConsumer: upstream.Chan(consumer) == nil,
+		Type:                    pulsar.Shared} // the safe assumption: another consumer may get a message
+	retryTopic, err := s.readTopics(consumer)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.complete(p.opts); err != nil {
-		return nil, err
+	if err := s.complete(); err != nil {
+		return err
 	}
 	s.limits.RetryTopic = cmp.Or(s.limits.RetryTopic, retryTopic)
 	what := "nacked messages wait in memory; those that do not fit the memory limit come late, by up to 4/3 of the " +
@@ -62,13 +52,12 @@ func prepareWrapped(consumer pulsar.Consumer, s *settings) (*preparation, error)
 		what = "nacked messages come late, by up to 4/3 of the consumer's NackRedeliveryDelay"
 	}
 	s.logger.Info("redelivery: Wrap does not know the options of the consumer: "+what,
-		"consumer", p.opts.Name, "subscription", p.opts.SubscriptionName)
-	return p, p.openPublisher()
+		"consumer", s.opts.Name, "subscription", s.opts.SubscriptionName)
+	return s.openPublisher()
 }
 
 // readTopics asks a wrapped consumer for its topics, if an option needs them, and returns its retry topic.
-func (p *preparation) readTopics(consumer pulsar.Consumer) (retryTopic string, err error) {
-	s := p.settings
+func (s *settings) readTopics(consumer pulsar.Consumer) (retryTopic string, err error) {
 	isNamed := s.attempts == nil || s.attempts.Topic != "" && !topicname.IsShort(s.attempts.Topic)
 	if s.client == nil || s.reconsumer != nil && isNamed {
 		return "", nil
@@ -79,15 +68,15 @@ func (p *preparation) readTopics(consumer pulsar.Consumer) (retryTopic string, e
 	}
 	for _, id := range ids {
 		topic := topicname.Base(topicname.Full(id.Topic()))
-		isRetry := strings.HasSuffix(topic, "-"+p.opts.SubscriptionName+pulsar.RetryTopicSuffix)
+		isRetry := strings.HasSuffix(topic, "-"+s.opts.SubscriptionName+pulsar.RetryTopicSuffix)
 		if d := s.deadLetters; d != nil && d.RetryTopic != "" {
 			isRetry = topic == topicname.In(topic, d.RetryTopic)
 		}
 		switch {
 		case isRetry:
-			p.opts.RetryEnable, retryTopic = true, topic
-		case !slices.Contains(p.opts.Topics, topic):
-			p.opts.Topics = append(p.opts.Topics, topic)
+			s.opts.RetryEnable, retryTopic = true, topic
+		case !slices.Contains(s.opts.Topics, topic):
+			s.opts.Topics = append(s.opts.Topics, topic)
 		}
 	}
 	return retryTopic, nil
@@ -95,13 +84,16 @@ func (p *preparation) readTopics(consumer pulsar.Consumer) (retryTopic string, e
 
 // checkFirst refuses a wrapped consumer of several topics if an option names no topic: nothing shows which topic is the
 // first.
-func (p *preparation) checkFirst(option, topic string) error {
-	if topics := p.opts.Topics; p.settings.isWrapped && topic == "" && len(topics) > 1 {
+func (s *settings) checkFirst(option, topic string) error {
+	if topics := s.opts.Topics; s.isWrapped && topic == "" && len(topics) > 1 {
 		return invalid("the wrapped consumer", "of "+strings.Join(topics, " and "),
 			"Topic in "+option+" for several topics")
 	}
 	return nil
 }
+
+// isShared reports whether the subscription is known to be Shared or Key_Shared.
+func (s *settings) isShared() bool { return !s.isWrapped && delays(s.opts.Type) }
 
 // gainsByIndexAcks reports whether Subscribe may switch batch-index acknowledgement on: it would do harm in three
 // cases. If acknowledgements are not grouped, each is a command of its own: batches of 1,000 cost seven times as much
@@ -109,41 +101,42 @@ func (p *preparation) checkFirst(option, topic string) error {
 // cumulative acknowledgement inside a batch would not leave the same messages unacknowledged as in plain
 // pulsar-client-go: a test of pulsar-client-go then waits forever. A zero-queue consumer under load stops answering:
 // its Close takes 30 s.
-func gainsByIndexAcks(opts pulsar.ConsumerOptions) bool {
+func (s *settings) gainsByIndexAcks() bool {
+	opts := &s.opts
 	grouped := !opts.AckWithResponse && (opts.AckGroupingOptions == nil || opts.AckGroupingOptions.MaxSize > 1)
-	return delays(opts.Type) && grouped && !opts.EnableZeroQueueConsumer
+	return s.isShared() && grouped && !opts.EnableZeroQueueConsumer
 }
 
 // open sets the default resolution and ackTime from the number of partitions that the client reports, and opens the
 // publisher.
-func (p *preparation) open() error {
+func (s *settings) open() error {
 	partitions := 0 // unknown
-	if client := p.settings.client; client != nil && (p.settings.resolution == 0 || p.shortensAckTime()) {
-		n, err := p.partitions(client)
+	if client := s.client; client != nil && (s.resolution == 0 || s.shortensAckTime()) {
+		n, err := s.partitions(client)
 		if err != nil {
 			return err
 		}
 		partitions = n
 	}
-	p.setResolution(partitions)
-	return p.openPublisher()
+	s.setResolution(partitions)
+	return s.openPublisher()
 }
 
 // shortensAckTime reports whether acknowledgements are sent sooner than by pulsar-client-go's default. The number of
 // partitions says how soon.
-func (p *preparation) shortensAckTime() bool {
-	return p.opts.AckGroupingOptions == nil && (p.opts.Type == pulsar.Failover || p.opts.Type == pulsar.KeyShared)
+func (s *settings) shortensAckTime() bool {
+	return s.opts.AckGroupingOptions == nil && (s.opts.Type == pulsar.Failover || s.opts.Type == pulsar.KeyShared)
 }
 
 // partitions returns how many partitions the topics have. Those of a pattern are not known.
-func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
-	if p.opts.SubscriptionName == "" { // client.Subscribe returns the error
+func (s *settings) partitions(client pulsar.Client) (n int, err error) {
+	if s.opts.SubscriptionName == "" { // client.Subscribe returns the error
 		return 0, nil
 	}
-	for _, topic := range topicsOf(p.opts) {
+	for _, topic := range topicsOf(s.opts) {
 		partitions, err := client.TopicPartitions(topic)
 		if err != nil {
-			return 0, subscribeError(err, p.opts, topic)
+			return 0, subscribeError(err, s.opts, topic)
 		}
 		n += len(partitions)
 	}
@@ -152,15 +145,15 @@ func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
 
 // setResolution sets ackTime and, unless an option has set it, the resolution. Both grow with the number of partitions,
 // since each partition costs a ticker. If all messages wait in memory, requests are rare, and the resolution is slow.
-func (p *preparation) setResolution(partitions int) {
-	s, n := p.settings, time.Duration(partitions)
+func (s *settings) setResolution(partitions int) {
+	n := time.Duration(partitions)
 	fast := min(maxResolution, max(fastResolution, n*fastResolution/20))
-	if partitions > 0 && p.shortensAckTime() {
-		p.ackTime = min(defaultAckTime, fast)
+	if partitions > 0 && s.shortensAckTime() {
+		s.ackTime = min(defaultAckTime, fast)
 	}
 	switch {
 	case s.resolution != 0:
-	case s.timeout == 0 && s.memoryLimit > 0 && (s.source == FromMemory || s.source == FromAuto && !s.isShared):
+	case s.timeout == 0 && s.memoryLimit > 0 && (s.source == FromMemory || s.source == FromAuto && !s.isShared()):
 		s.resolution = min(maxResolution, max(slowResolution, n*slowResolution/2))
 	default:
 		s.resolution = fast
@@ -190,12 +183,12 @@ const (
 )
 
 // buffer returns the capacity of the private channel, and how many messages are read from it together.
-func (p *preparation) buffer() (channel, ahead int) {
-	queue := p.queue()
-	if p.settings.isWrapped {
+func (s *settings) buffer() (channel, ahead int) {
+	queue := s.queue()
+	if s.isWrapped {
 		return 0, smallBuffer // the application made the channel
 	}
-	if p.settings.isShared {
+	if s.isShared() {
 		ahead = min(smallBuffer/2, queue/16)
 		return smallBuffer - ahead, ahead
 	}
@@ -204,28 +197,27 @@ func (p *preparation) buffer() (channel, ahead int) {
 }
 
 // queue returns the effective ReceiverQueueSize.
-func (p *preparation) queue() int {
-	if n := p.opts.ReceiverQueueSize; n > 0 {
+func (s *settings) queue() int {
+	if n := s.opts.ReceiverQueueSize; n > 0 {
 		return n
 	}
 	return defaultQueue
 }
 
 // plan says how to subscribe.
-func (p *preparation) plan() upstream.Plan {
-	channel, _ := p.buffer()
-	return upstream.Plan{Resolution: p.settings.resolution, Channel: channel, AckTime: p.ackTime,
-		RetryTopic: p.publisher.subscribed(),
-		Reconsumer: p.settings.reconsumer != nil}
+func (s *settings) plan() upstream.Plan {
+	channel, _ := s.buffer()
+	return upstream.Plan{Resolution: s.resolution, Channel: channel, AckTime: s.ackTime,
+		RetryTopic: s.publisher.subscribed(),
+		Reconsumer: s.reconsumer != nil}
 }
 
 // groupOptions describes the subscription to the group.
-func (p *preparation) groupOptions() partition.Options {
-	s := p.settings
+func (s *settings) groupOptions() partition.Options {
 	o := partition.Options{Stays: s.source != FromAuto, Drops: s.source == FromBroker, MemoryLimit: s.memoryLimit,
-		MaxDeliveries: p.publisher.maxDeliveries, AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil,
+		MaxDeliveries: s.publisher.maxDeliveries, AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil,
 		RequestTime: upstream.Tick(s.resolution), IndexAcks: s.indexAcks}
-	switch p.opts.Type {
+	switch s.opts.Type {
 	case pulsar.Exclusive:
 		o.Kind = partition.Exclusive
 	case pulsar.Failover:
@@ -235,15 +227,15 @@ func (p *preparation) groupOptions() partition.Options {
 	case pulsar.KeyShared:
 		o.Kind = partition.KeyShared
 	}
-	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
-	switch g := p.opts.AckGroupingOptions; {
+	o.NonDurable = s.opts.SubscriptionMode == pulsar.NonDurable
+	switch g := s.opts.AckGroupingOptions; {
 	case g == nil:
 	case g.MaxTime > 0:
 		o.AckedAfter = ackSlack + min(g.MaxTime, longestAckTime)
 	case g.MaxSize > 1: // acknowledgements are sent only when there are MaxSize of them
 		o.AckedAfter = longestAckTime
 	}
-	if p.opts.EnableZeroQueueConsumer {
+	if s.opts.EnableZeroQueueConsumer {
 		// otherwise the application could have two messages at the same time: one from memory and one that the inner
 		// Receive asked for
 		o.MemoryLimit = 0
@@ -257,19 +249,19 @@ func (p *preparation) groupOptions() partition.Options {
 
 // children returns how many topics the Consumer reads: the Consumer ends when all of them are closed. For a pattern it
 // returns manyTopics, since other topics may come.
-func (p *preparation) children() int {
-	topics := topicsOf(p.opts)
-	if len(topics) == 0 || p.settings.isWrapped { // a pattern, or subscribe adds them
+func (s *settings) children() int32 {
+	topics := topicsOf(s.opts)
+	if len(topics) == 0 || s.isWrapped { // a pattern, or subscribe adds them
 		return manyTopics
 	}
 	distinct := map[string]bool{}
-	if retryTopic := p.publisher.subscribed(); retryTopic != "" {
+	if retryTopic := s.publisher.subscribed(); retryTopic != "" {
 		distinct[retryTopic] = true
 	}
 	for _, topic := range topics {
 		distinct[topicname.Full(topic)] = true
 	}
-	return len(distinct)
+	return int32(len(distinct))
 }
 
 const manyTopics = 1 << 30

@@ -13,9 +13,9 @@ import (
 )
 
 // openPublisher makes the publisher, and chooses the topics of retries and dead letters. It creates no producer.
-func (p *preparation) openPublisher() error {
-	opts, s, policy, origin := p.opts, p.settings, p.settings.limits, originOf(p.opts)
-	p.publisher = newPublisher(s, s.reconsumer)
+func (s *settings) openPublisher() error {
+	opts, policy, origin := s.opts, s.limits, originOf(s.opts)
+	s.publisher = newPublisher(s, s.reconsumer)
 	switch {
 	case s.reconsumer != nil: // its retry topic may be one that the consumer reads
 		return checkUnread(opts, s.reconsumer.DeadLetterTopic(), "dead letter topic", "the dead letter topic")
@@ -24,7 +24,7 @@ func (p *preparation) openPublisher() error {
 	case !s.isWrapped && (origin == "" || opts.SubscriptionName == ""):
 		return nil // client.Subscribe returns the error
 	}
-	if err := cmp.Or(checkPersistent(topicsOf(opts)), p.checkFirst("WithDeadLetterPolicy", policy.Topic),
+	if err := cmp.Or(checkPersistent(topicsOf(opts)), s.checkFirst("WithDeadLetterPolicy", policy.Topic),
 		checkName("the dead letter topic", policy.Topic), checkName("the retry topic", policy.RetryTopic)); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (p *preparation) openPublisher() error {
 	if s.retries && dead == r.RetryTopic() {
 		return invalid("the dead letter topic", dead, "another one than the retry topic")
 	}
-	p.publisher = newPublisher(s, r)
+	s.publisher = newPublisher(s, r)
 	return nil
 }
 

@@ -44,13 +44,17 @@ type settings struct {
 	withoutIndexAcks bool        // WithoutBatchIndexAcks
 	attempts         *AttemptLog // nil for none
 
-	// Set by complete, prepare and prepareWrapped:
-	limits             DeadLetterPolicy    // of all options together; MaxReconsumes is 0 without dead letters
-	retries            bool                // the consumer has a retry topic of its own
-	indexAcks          partition.IndexAcks // SentIndexAcks if prepare switched EnableBatchIndexAcknowledgment on
-	nacksUndecryptable bool                // messages that cannot be decrypted are nacked
-	isShared           bool                // the subscription is Shared or Key_Shared
-	isWrapped          bool                // by Wrap
+	// Set by prepare or prepareWrapped:
+	opts               pulsar.ConsumerOptions // the caller's, with EnableBatchIndexAcknowledgment; some after Wrap
+	limits             DeadLetterPolicy       // of all options together; MaxReconsumes is 0 without dead letters
+	retries            bool                   // the consumer has a retry topic of its own
+	indexAcks          partition.IndexAcks    // SentIndexAcks if prepare switched EnableBatchIndexAcknowledgment on
+	nacksUndecryptable bool                   // messages that cannot be decrypted are nacked
+	isWrapped          bool                   // by Wrap
+	publisher          *publisher
+	// how long acknowledgements may wait on Failover and Key_Shared, where a new owner handles a message again if its
+	// acknowledgement was not sent; 0 for upstream's default
+	ackTime time.Duration
 }
 
 // warn logs a warning about the options before there is a Consumer.
@@ -71,8 +75,8 @@ func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error 
 }
 
 // adopt takes over the fields of pulsar.ConsumerOptions about redelivery.
-func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
-	delay := opts.NackRedeliveryDelay
+func (s *settings) adopt() error {
+	opts, delay := &s.opts, s.opts.NackRedeliveryDelay
 	if want := durations.Wanted(delay, true); want != "" {
 		return invalid("ConsumerOptions.NackRedeliveryDelay", delay, want)
 	}
@@ -93,16 +97,16 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 }
 
 // complete checks the options, and adopts opts.
-func (s *settings) complete(opts pulsar.ConsumerOptions) error {
-	s.limits = s.limitsOf(opts)
+func (s *settings) complete() error {
+	opts := &s.opts
+	s.limits = s.allLimits()
 	// RetryEnable of a zero-queue consumer is left to upstream, which refuses it
 	s.retries = s.reconsumer == nil &&
 		(opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.reconsumeBackoff != nil && !s.isWrapped)
-	if err := cmp.Or(s.checkDeadLetters(opts), s.checkReconsumer(opts), s.checkRetries(opts),
-		s.checkOthers(opts)); err != nil {
+	if err := cmp.Or(s.checkDeadLetters(), s.checkReconsumer(), s.checkRetries(), s.checkOthers()); err != nil {
 		return err
 	}
-	if err := s.adopt(opts); err != nil {
+	if err := s.adopt(); err != nil {
 		return err
 	}
 	if s.nackBackoff == nil {
@@ -114,8 +118,9 @@ func (s *settings) complete(opts pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// limitsOf combines the options about dead letters in s and opts. As in upstream, RetryEnable includes dead letters.
-func (s *settings) limitsOf(opts pulsar.ConsumerOptions) (p DeadLetterPolicy) {
+// allLimits combines the options about dead letters in s and opts. As in upstream, RetryEnable includes dead letters.
+func (s *settings) allLimits() (p DeadLetterPolicy) {
+	opts := &s.opts
 	switch {
 	case s.deadLetters != nil:
 		p = *s.deadLetters
@@ -133,8 +138,8 @@ func (s *settings) limitsOf(opts pulsar.ConsumerOptions) (p DeadLetterPolicy) {
 }
 
 // checkDeadLetters refuses options about dead letters that exclude each other, or that lack a client to publish with.
-func (s *settings) checkDeadLetters(opts pulsar.ConsumerOptions) error {
-	d, publishes := s.deadLetters, s.client != nil || s.reconsumer != nil
+func (s *settings) checkDeadLetters() error {
+	opts, d, publishes := &s.opts, s.deadLetters, s.client != nil || s.reconsumer != nil
 	switch {
 	case opts.DLQ != nil && opts.DLQ.MaxDeliveries == 0:
 		return invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
@@ -161,7 +166,7 @@ func (s *settings) checkDeadLetters(opts pulsar.ConsumerOptions) error {
 }
 
 // checkReconsumer refuses options that contradict WithReconsumer.
-func (s *settings) checkReconsumer(opts pulsar.ConsumerOptions) error {
+func (s *settings) checkReconsumer() error {
 	switch {
 	case s.reconsumer == nil:
 		return nil
@@ -176,7 +181,7 @@ func (s *settings) checkReconsumer(opts pulsar.ConsumerOptions) error {
 		"dead letter": {s.limits.Topic, s.reconsumer.DeadLetterTopic()},
 		"retry":       {s.limits.RetryTopic, s.reconsumer.RetryTopic()},
 	} {
-		if topics[0] != "" && topicname.In(originOf(opts), topics[0]) != topics[1] {
+		if topics[0] != "" && topicname.In(originOf(s.opts), topics[0]) != topics[1] {
 			return invalid("the "+kind+" topic", topics[0], "the "+topics[1]+" of WithReconsumer")
 		}
 	}
@@ -184,8 +189,8 @@ func (s *settings) checkReconsumer(opts pulsar.ConsumerOptions) error {
 }
 
 // checkRetries refuses options about retries that do not fit the consumer.
-func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
-	noRetryTopic := !s.retries && s.reconsumer == nil
+func (s *settings) checkRetries() error {
+	opts, noRetryTopic := &s.opts, !s.retries && s.reconsumer == nil
 	switch {
 	case s.retries && opts.EnableZeroQueueConsumer:
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
@@ -199,7 +204,7 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	case noRetryTopic && s.retryFrom > 0:
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too",
 			ErrInvalidOption)
-	case !delays(opts.Type) && (s.reconsumeBackoff != nil || s.retryFrom > 0):
+	case !delays(s.opts.Type) && (s.reconsumeBackoff != nil || s.retryFrom > 0):
 		return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff "+
 			"and WithNackRetryTopic: the broker delays on no other")
 	}
@@ -210,8 +215,8 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 const withClient = "WithClient or WithReconsumer too"
 
 // checkOthers refuses options that do not go together, except those about dead letters and retries.
-func (s *settings) checkOthers(opts pulsar.ConsumerOptions) error {
-	zeroQueue, d := opts.EnableZeroQueueConsumer, opts.Decryption
+func (s *settings) checkOthers() error {
+	opts, zeroQueue, d := &s.opts, s.opts.EnableZeroQueueConsumer, s.opts.Decryption
 	switch {
 	case s.timeoutBackoff != nil && !s.timeoutGiven:
 		return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff is set, want WithAckTimeout too", ErrInvalidOption)
@@ -272,13 +277,13 @@ func (c *Consumer) Options() Options {
 }
 
 // effective returns the effective options.
-func (p *preparation) effective() Options {
-	s, limits := p.settings, p.settings.limits
-	o := Options{Subscription: p.opts.SubscriptionName, Nack: s.nackBackoff,
+func (s *settings) effective() Options {
+	limits := s.limits
+	o := Options{Subscription: s.opts.SubscriptionName, Nack: s.nackBackoff,
 		NackRetryTopic: s.retryFrom, AckTimeout: s.timeout, AckTimeoutBackoff: s.timeoutBackoff,
 		Reconsume:     s.reconsumeBackoff,
 		MaxDeliveries: limits.MaxDeliveries, MaxReconsumes: limits.MaxReconsumes,
-		RetryTopic: p.publisher.retryTopic, DeadLetterTopic: p.publisher.deadLetterTopic,
+		RetryTopic: s.publisher.retryTopic, DeadLetterTopic: s.publisher.deadLetterTopic,
 		InitialSubscriptionName: limits.InitialSubscriptionName, OmitCause: limits.OmitCause, DeadBeforeTTL: s.ttl,
 		Source: s.source, MemoryLimit: s.memoryLimit, AttemptLog: s.attempts != nil}
 	for _, limit := range []*uint32{&o.MaxDeliveries, &o.MaxReconsumes} {
@@ -287,8 +292,8 @@ func (p *preparation) effective() Options {
 		}
 	}
 	if !s.isWrapped {
-		o.Topics, o.TopicsPattern, o.Type = topicsOf(p.opts), p.opts.TopicsPattern, typeName(p.opts.Type)
-		o.ReceiverQueueSize, o.BatchIndexAcknowledgment = p.queue(), p.opts.EnableBatchIndexAcknowledgment
+		o.Topics, o.TopicsPattern, o.Type = topicsOf(s.opts), s.opts.TopicsPattern, typeName(s.opts.Type)
+		o.ReceiverQueueSize, o.BatchIndexAcknowledgment = s.queue(), s.opts.EnableBatchIndexAcknowledgment
 	}
 	return o
 }

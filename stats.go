@@ -103,7 +103,7 @@ func (b *blocked) clear() {
 // checkBlocked checks whether the broker has stopped sending. The alarm calls it once a second while a receiver waits
 // and no message comes.
 func (c *Consumer) checkBlocked() {
-	if !c.settings.isShared {
+	if !c.settings.isShared() {
 		return
 	}
 	now := c.lock()

@@ -64,18 +64,17 @@ func subscribed(client pulsar.Client, subscribe func(pulsar.ConsumerOptions) (pu
 	if err != nil {
 		return nil, err
 	}
-	p, err := prepare(opts, s)
-	if err != nil {
+	if err := s.prepare(opts); err != nil {
 		return nil, err
 	}
-	c, err := newConsumer(p)
+	c, err := newConsumer(s)
 	if err != nil {
 		return nil, err
 	}
 	if opts.MessageChannel != nil {
 		c.channel.messages, c.channel.given = opts.MessageChannel, true
 	}
-	prepared := c.hooks.Options(p.opts, p.plan())
+	prepared := c.hooks.Options(s.opts, s.plan())
 	inner, err := subscribe(prepared)
 	if err == nil {
 		err = checkSubscribed(inner, prepared)
@@ -84,9 +83,8 @@ func subscribed(client pulsar.Client, subscribe func(pulsar.ConsumerOptions) (pu
 		c.abandon()
 		return nil, err
 	}
-	c.inner.hasRetryTopic = p.publisher.subscribed() != ""
 	c.setSubscribers(subscribe, prepared, inner.Name(), opts)
-	p.warn()
+	s.warnOfFindings()
 	c.begin(inner)
 	return c, nil
 }
@@ -186,11 +184,10 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := prepareWrapped(consumer, s)
-	if err != nil {
+	if err := s.prepareWrapped(consumer); err != nil {
 		return nil, err
 	}
-	c, err := newConsumer(p)
+	c, err := newConsumer(s)
 	if err != nil {
 		return nil, err
 	}

@@ -8,57 +8,57 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// warn logs the doctor's findings about the options.
-func (p *preparation) warn() {
-	if p.settings.unchecked {
+// warnOfFindings logs the doctor's findings about the options.
+func (s *settings) warnOfFindings() {
+	if s.unchecked {
 		return
 	}
-	p.warnOfOrder()
-	p.warnOfAutoScaling()
+	s.warnOfOrder()
+	s.warnOfAutoScaling()
 	logged := map[string]bool{}
-	for _, topic := range append(topicsOf(p.opts), p.opts.TopicsPattern) {
+	for _, topic := range append(topicsOf(s.opts), s.opts.TopicsPattern) {
 		if topic == "" {
 			continue
 		}
-		for _, f := range doctor.ExamineOptions(p.setup(topic)) {
+		for _, f := range doctor.ExamineOptions(s.setup(topic)) {
 			if f.Status < doctor.Warning || logged[f.Found] {
 				continue
 			}
 			logged[f.Found] = true
-			p.settings.warn(f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeName(p.opts.Type),
-				"subscription", p.opts.SubscriptionName)
+			s.warn(f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeName(s.opts.Type),
+				"subscription", s.opts.SubscriptionName)
 		}
 	}
 }
 
 // warnOfAutoScaling warns that upstream reserves more of the client's memory limit than it releases: for each message
 // of a batch upstream also reserves the bytes of all earlier messages of the batch.
-func (p *preparation) warnOfAutoScaling() {
-	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
-		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit forever, "+
+func (s *settings) warnOfAutoScaling() {
+	if s.opts.EnableAutoScaledReceiverQueueSize && s.publisher.Publisher != nil {
+		s.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit forever, "+
 			"and then no retry or dead letter can be published: leave it out",
-			"type", typeName(p.opts.Type), "subscription", p.opts.SubscriptionName)
+			"type", typeName(s.opts.Type), "subscription", s.opts.SubscriptionName)
 	}
 }
 
 // setup describes a consumer of a topic to the doctor.
-func (p *preparation) setup(topic string) doctor.Setup {
-	o := p.effective()
+func (s *settings) setup(topic string) doctor.Setup {
+	o := s.effective()
 	d := doctor.Setup{Topic: topic, Subscription: o.Subscription, Type: o.Type, RetryTopic: o.RetryTopic,
 		Policy: doctor.Policy{Nack: o.Nack, NackRetryTopic: o.NackRetryTopic, AckTimeout: o.AckTimeout,
 			AckTimeoutBackoff: o.AckTimeoutBackoff,
 			Reconsume:         o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes},
 		InitialSubscriptionName: o.InitialSubscriptionName}
 	// RetryEnable alone makes dead letters too, as in upstream, but deserves no warning
-	if s := p.settings; s.reconsumer == nil && !s.limits.Discard && (p.opts.DLQ != nil || s.deadLetters != nil) {
+	if s.reconsumer == nil && !s.limits.Discard && (s.opts.DLQ != nil || s.deadLetters != nil) {
 		d.DeadLetterTopic = o.DeadLetterTopic
 	}
 	return d
 }
 
 // warnOfOrder warns if a Java consumer of the same topics would use another retry topic.
-func (p *preparation) warnOfOrder() {
-	s, opts, topics := p.settings, p.opts, topicsOf(p.opts)
+func (s *settings) warnOfOrder() {
+	topics := topicsOf(s.opts)
 	if !s.retries || s.limits.RetryTopic != "" || len(topics) < 2 {
 		return
 	}
@@ -67,7 +67,7 @@ func (p *preparation) warnOfOrder() {
 	if base(first) != base(topics[0]) {
 		s.warn("the retry topic is named after the first topic in the list; a Java consumer names it after "+first+
 			", the first in alphabetical order, and would not find these retries: list that topic first, or set the "+
-			"retry topic", "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
+			"retry topic", "type", typeName(s.opts.Type), "subscription", s.opts.SubscriptionName)
 	}
 }
 
