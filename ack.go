@@ -84,21 +84,15 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 	}
 	var a partition.Ack
 	c.mu.Lock()
-	standing, err := c.group.BeginAck(n.ID, &a)
+	err := c.group.BeginAck(n.ID, &a)
 	c.unlock()
-	switch {
-	case err != nil:
-	case standing == partition.AlreadySettled:
+	if a.Late {
 		c.calls.leave()
 		return nil
-	case standing == partition.Unknown:
-		err = c.ackWith(by, c.sourceOf(&a.Delivery), n.object)
-		if err == nil && n.object.BatchIdx() < 0 {
-			c.settleEntry(n.ID)
-		}
-	default:
-		err = c.ackWith(by, c.sourceOf(&a.Delivery), ackID(&a))
-		c.endAck(&a, err, outcome)
+	}
+	if err == nil {
+		err = c.ackWith(by, c.sourceOf(&a.Delivery), ackID(&n, &a))
+		c.endAck(&n, &a, err, outcome)
 	}
 	c.calls.leave()
 	if !a.Late {
@@ -134,29 +128,38 @@ func (c *Consumer) sourceOf(d *partition.Delivery) pulsar.Consumer {
 	return c.current()
 }
 
-// settleEntry notes that a whole batch was acknowledged.
-func (c *Consumer) settleEntry(id partition.ID) {
-	now := c.lock()
-	_ = c.group.SettleEntry(now, id) // BeginAck has refused an ambiguous id
-	c.unlockAndAct(now)
+// ackID returns the id to acknowledge: that of the newest delivery or of its whole entry or, if the group does not know
+// the message, the application's.
+func ackID(n *name, a *partition.Ack) pulsar.MessageID {
+	if a.Object == nil {
+		return n.object
+	}
+	return entryID(a.Object, a.Whole)
 }
 
-// ackID returns the id to acknowledge: the id of the whole entry if a.Whole is set, else the id of the message.
-func ackID(a *partition.Ack) pulsar.MessageID {
-	if id := a.Object.(pulsar.MessageID); !a.Whole {
-		return id
+// entryID returns an id of the group's: that of a message or, if whole is set, that of its entry.
+func entryID(object any, whole bool) pulsar.MessageID {
+	id := object.(pulsar.MessageID)
+	if whole {
+		id = upstream.Whole(id)
 	}
-	return upstream.Whole(a.Object.(pulsar.MessageID))
+	return id
 }
 
 // endAck reports the outcome of an acknowledgement to the group. The caller has entered c.calls, so Close waits for the
 // acknowledgement that completes a batch, too.
-func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome) {
+func (c *Consumer) endAck(n *name, a *partition.Ack, err error, outcome partition.Outcome) {
 	if err != nil {
 		outcome = partition.Failed
 	}
+	var again *partition.Again
 	now := c.lock()
-	again := c.group.EndAck(now, a, outcome)
+	switch {
+	case a.Object != nil:
+		again = c.group.EndAck(now, a, outcome)
+	case err == nil && n.object.BatchIdx() < 0: // a whole batch
+		_ = c.group.SettleEntry(now, n.ID) // BeginAck has refused an ambiguous id
+	}
 	c.unlockAndAct(now)
 	if again != nil {
 		_ = c.ackAgain(*again)
@@ -166,10 +169,7 @@ func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome
 // ackAgain acknowledges another delivery of a settled message, and reports an error. After an error the broker sends
 // the message again later.
 func (c *Consumer) ackAgain(a partition.Again) error {
-	id := a.Object.(pulsar.MessageID)
-	if a.Whole {
-		id = upstream.Whole(id)
-	}
+	id := entryID(a.Object, a.Whole)
 	err := c.ackWith(pulsar.Consumer.AckID, a.Source.(pulsar.Consumer), id)
 	if err != nil && !c.isOver() {
 		c.reportFailure("ack", "acknowledging a settled message again", err, "topic", a.Topic, "message", id)

@@ -52,12 +52,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 			if a.err != nil {
 				failed[a.object] = a.err
 			}
-			switch {
-			case a.Object != nil:
-				c.endAck(&a.Ack, a.err, partition.Done)
-			case a.err == nil && a.object.BatchIdx() < 0:
-				c.settleEntry(a.ID)
-			}
+			c.endAck(&a.name, &a.Ack, a.err, partition.Done)
 		}
 	}
 	c.calls.leave()
@@ -99,17 +94,14 @@ func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Con
 	lists := map[pulsar.Consumer][]listedAck{}
 	c.mu.Lock()
 	for _, n := range names {
-		var a partition.Ack
-		standing, err := c.group.BeginAck(n.ID, &a)
-		switch {
+		a := listedAck{name: n}
+		err := c.group.BeginAck(n.ID, &a.Ack)
+		switch consumer := c.sourceOf(&a.Delivery); {
 		case err != nil:
 			failed[n.object] = err
-			continue
-		case standing == partition.AlreadySettled:
-			continue
+		case !a.Late:
+			lists[consumer] = append(lists[consumer], a)
 		}
-		consumer := c.sourceOf(&a.Delivery)
-		lists[consumer] = append(lists[consumer], listedAck{n, a, nil})
 	}
 	c.unlock()
 	return lists
@@ -122,13 +114,11 @@ func (c *Consumer) ackList(list []listedAck, consumer pulsar.Consumer) {
 	var ids []pulsar.MessageID
 	var together []*listedAck
 	for i := range list {
-		switch a := &list[i]; {
-		case a.Object == nil:
-			a.err = consumer.AckID(a.object)
-		case c.settings.opts.AckWithResponse || c.settings.isWrapped:
-			ids, together = append(ids, ackID(&a.Ack)), append(together, a)
-		default:
-			a.err = consumer.AckID(ackID(&a.Ack))
+		a := &list[i]
+		if id := ackID(&a.name, &a.Ack); a.Object != nil && (c.settings.opts.AckWithResponse || c.settings.isWrapped) {
+			ids, together = append(ids, id), append(together, a)
+		} else {
+			a.err = consumer.AckID(id)
 		}
 	}
 	if len(ids) == 0 {

@@ -217,7 +217,7 @@ func (c *Consumer) beginMove(ctx context.Context, x partition.Delivery, start pu
 		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, x.Object)
 	}
 	var a partition.Ack
-	_, _ = c.group.BeginAck(x.ID, &a)
+	_ = c.group.BeginAck(x.ID, &a)
 	c.unlockAndAct(now)
 	a.Whole = false
 	note := publishing.NewNote(ctx)
@@ -235,7 +235,7 @@ func (c *Consumer) beginMove(ctx context.Context, x partition.Delivery, start pu
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
 		cancel(nil)
-		c.endAck(&a, err, partition.Moved)
+		c.endAck(nil, &a, err, partition.Moved)
 		c.calls.leave()
 		a.Count = x.Count
 		c.published(&a.Delivery, msg, note, began, err)

@@ -219,16 +219,15 @@ func (p *process) ack(e, i int) {
 func (p *process) settleAs(e, i int, outcome partition.Outcome) {
 	w := p.w
 	var a partition.Ack
-	standing, err := p.group.BeginAck(w.id(e, i), &a)
-	switch {
+	switch err := p.group.BeginAck(w.id(e, i), &a); {
 	case err != nil:
 		w.fail("acknowledging %d.%d: %v", e, i, err)
-	case standing == partition.Acknowledge:
+	case a.Object != nil:
 		p.acknowledge(a.Object.(*object), a.Whole)
 		if again := p.group.EndAck(w.now(), &a, outcome); again != nil {
 			p.acknowledge(again.Object.(*object), again.Whole)
 		}
-	case standing == partition.Unknown:
+	case !a.Late:
 		w.fail("the application has %d.%d, but the Group does not know it", e, i)
 	}
 	p.settled(e, i)

@@ -2,20 +2,11 @@ package partition
 
 import "time"
 
-// Standing says how BeginAck found a message.
-type Standing uint8
-
-const (
-	Unknown        Standing = iota // it is not in the table: pass the acknowledgement on to upstream
-	Acknowledge                    // acknowledge Ack.Object, then call EndAck
-	AlreadySettled                 // do nothing, and report success
-)
-
 // Ack is an acknowledgement under way, or a publication elsewhere that ends with one.
 type Ack struct {
 	Delivery      // the message, as its newest delivery
 	Whole    bool // acknowledge the whole entry of Object
-	Late     bool // EndAck found the message settled by another call
+	Late     bool // another call has settled the message
 	message  *message
 }
 
@@ -32,32 +23,27 @@ func (m *message) again(object any) Again {
 	return Again{p.source, p.topic, object, a.isComplete() && a.needsWhole()}
 }
 
-// BeginAck begins to settle a message. If it returns Acknowledge, a describes the message, and the message is not
-// handed out before EndAck. If it returns Unknown, only a.Source is set, if the partition is known.
-func (g *Group) BeginAck(id ID, a *Ack) (Standing, error) {
+// BeginAck begins to settle a message, and describes it in a. The message is not handed out before EndAck. EndAck must
+// not be called in two cases. If a.Late is set, the message is settled: do nothing, and report success. If a.Object is
+// nil, the message is not in the table: pass the acknowledgement on to upstream. Then only a.Source is set, if the
+// partition is known.
+func (g *Group) BeginAck(id ID, a *Ack) error {
 	m, err := g.find(id)
-	if err != nil {
-		return Unknown, err
-	}
 	if m == nil {
-		p, _ := g.partitionOf(id)
-		switch {
-		case p == nil:
-			return Unknown, nil
-		case p.settled.has(id.position(), id.Index):
-			return AlreadySettled, nil
+		if p, _ := g.partitionOf(id); p != nil {
+			a.Source, a.Late = p.source, p.settled.has(id.position(), id.Index)
 		}
-		a.Source = p.source
-		return Unknown, nil
+		return err
 	}
 	if m.state == Settled {
-		return AlreadySettled, nil
+		a.Late = true
+		return nil
 	}
 	m.busy++
 	m.entry.busy++
 	g.describe(m, &a.Delivery)
 	a.Whole, a.message = m.entry.ack.isLast() && m.entry.ack.needsWhole(), m
-	return Acknowledge, nil
+	return nil
 }
 
 // Outcome is how an acknowledgement ended.

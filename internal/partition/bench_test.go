@@ -19,7 +19,7 @@ func BenchmarkAck(b *testing.B) {
 				now := time.Duration(n) * 10 * time.Microsecond
 				id := ID{"persistent://public/default/topic", int64(n / 50_000_000), int64(n) / int64(c.total), int32(n) % c.total}
 				g.Arrive(now, Copy{ID: id, Source: source, Object: object, Body: body, Total: c.total, Size: 100})
-				a, _, _ := g.BeginAck(id)
+				a, _ := g.BeginAck(id)
 				g.EndAck(now, &a, Done)
 				g.Due(now)
 			}

@@ -76,7 +76,7 @@ func TestRequestEndsThoughTheAnswerHasToWait(t *testing.T) {
 func TestAnswerThatCameWhileItsMessageWasBusyIsHandedOutAfterwards(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.bringTo(Asked)
-	a, _, _ := f.BeginAck(firstID)
+	a, _ := f.BeginAck(firstID)
 	f.arrives()
 	f.runDue()
 	_, ok := f.Take(f.now, false)
@@ -91,7 +91,7 @@ func TestMessageThatIsBusyUntilItsRequestIsGivenUpIsRequestedAgain(t *testing.T)
 	f := newFixture(Options{Kind: Shared})
 	f.bringTo(Asked)
 	f.Connected()
-	a, _, _ := f.BeginAck(firstID)
+	a, _ := f.BeginAck(firstID)
 	f.ReceiverWaits(f.now)
 	for range 2 * inVain {
 		f.timePasses()

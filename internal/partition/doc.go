@@ -81,8 +81,9 @@
 //	                          | then StartTimeout; Hold, if the application keeps the message waiting; Taken, if
 //	                          | the application takes it only later, from a channel
 //	Arrive returns AckAgain   | acknowledge Again in another goroutine; after an error another copy will come
-//	Ack, AckID                | BeginAck. Acknowledge: upstream's AckID of Object, or of the entry if Whole; EndAck;
-//	                          | if that returns an Again, acknowledge it too. Unknown: upstream's AckID of the id
+//	Ack, AckID                | BeginAck. Late: nothing. Without an Object: upstream's AckID of the id. Otherwise
+//	                          | upstream's AckID of Object, or of the entry if Whole; EndAck; if that returns an
+//	                          | Again, acknowledge it too
 //	AckID of a whole batch    | upstream's AckID, SettleEntry
 //	AckCumulative             | Upto, upstream's AckIDCumulative, SettleUpto; if that returns an Again, as Ack
 //	AckWithTxn                | BeginAck, upstream's AckWithTxn, EndAck with Undecided

@@ -20,8 +20,7 @@ func TestSettledIDsAreBoundedThoughTheApplicationNeverWaits(t *testing.T) {
 		g.Sent(now, id, "source", i)
 		g.Arrive(now, &Copy{ID: id, Source: "source", Object: i, Total: 1}, &d)
 		var a Ack
-		_, err := g.BeginAck(id, &a)
-		require.NoError(t, err)
+		require.NoError(t, g.BeginAck(id, &a))
 		g.EndAck(now, &a, Done)
 		g.Due(now)
 		g.ReceiverWaits(now + time.Millisecond)

@@ -634,7 +634,7 @@ func (w *world) appID(t, e, i int) ID {
 // begin begins an acknowledgement or, if w.publishes, a publication.
 func (w *world) begin(t, e, i int) {
 	m := w.topics[t].messages[e][i]
-	a, standing, err := w.g.BeginAck(w.appID(t, e, i))
+	a, err := w.g.BeginAck(w.appID(t, e, i))
 	op := &worldOp{ack: a, m: m, topic: t, entry: e}
 	switch {
 	case err != nil:
@@ -642,8 +642,8 @@ func (w *world) begin(t, e, i int) {
 			w.fail("%v", err)
 		}
 		op.m = nil
-	case standing != Acknowledge:
-		w.fail("BeginAck of an unsettled message returned %d", standing)
+	case a.Object == nil:
+		w.fail("BeginAck does not find an unsettled message (late: %v)", a.Late)
 		op.m = nil
 	default:
 		m.acking = true
@@ -735,7 +735,7 @@ func (w *world) ackUpto(t, e, i int) {
 
 func (w *world) beginTxn(t, e, i int) {
 	m := w.topics[t].messages[e][i]
-	a, _, _ := w.g.BeginAck(w.id(t, e, i))
+	a, _ := w.g.BeginAck(w.id(t, e, i))
 	w.g.EndAck(w.now, &a, Undecided)
 	m.inTxn, m.held, m.deadline = true, false, 0
 	for _, o := range w.queue { // a copy that was sent before looks like the abort of the transaction
