@@ -94,8 +94,8 @@ func (c *Consumer) offer(d *partition.Delivery, msg pulsar.Message) (sent bool) 
 		}
 	}
 	for {
-		on, changed := c.pause.state()
-		messages := c.channel.messages
+		changed := c.pause.changes.wait()
+		on, messages := c.pause.on.Load(), c.channel.messages
 		switch {
 		case on && d.Object != nil: // until Resume the message may be settled, or become another consumer's
 			return false

@@ -51,7 +51,7 @@ type Consumer struct {
 
 	turn    *turn // to read from upstream
 	reader  *upstream.Reader
-	pause   *pause
+	pause   pause
 	channel channel // the channel that Chan returns
 	loss    loss
 	blocked blocked
@@ -87,7 +87,7 @@ func newConsumer(s *settings) (*Consumer, error) {
 	c := &Consumer{
 		settings: s, publisher: s.publisher, attempts: log, options: s.effective(),
 		group: partition.New(s.groupOptions()), start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
-		wake: make(chan struct{}, 1), turn: newTurn(), pause: newPause(),
+		wake: make(chan struct{}, 1), turn: newTurn(),
 		calls: newGate(), goroutines: newGate(), closed: make(chan struct{}),
 		underway: make(chan struct{}, maxUnderway),
 	}

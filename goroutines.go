@@ -118,6 +118,32 @@ func (c *Consumer) outside(call func()) bool {
 	return c.goroutines.enter()
 }
 
+// signal lets goroutines wait for the next event of a kind. The zero value is ready for use.
+type signal struct {
+	mu   sync.Mutex
+	next chan struct{} // closed at the next event; nil if no goroutine has asked for it
+}
+
+// wait returns a channel that is closed at the next event.
+func (s *signal) wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		s.next = make(chan struct{})
+	}
+	return s.next
+}
+
+// send wakes all goroutines that wait.
+func (s *signal) send() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next != nil {
+		close(s.next)
+		s.next = nil
+	}
+}
+
 // turn is a lock that a goroutine can stop waiting for. Only the goroutine that has the turn reads from upstream.
 type turn struct {
 	wanted atomic.Int32  // goroutines that hold the turn or wait for it

@@ -33,33 +33,20 @@ const (
 	LostConsumer   Loss = "consumer"  // the Consumer was closed, or gave up
 )
 
-// loss remembers that there was a loss, and lets callers of NextLoss wait.
+// loss remembers that there was a loss.
 type loss struct {
 	any  atomic.Bool // a connection, a partition or the inner consumer was lost: since then group.Sent must be called
 	all  sync.Once   // reports LostConsumer
-	mu   sync.Mutex
-	next chan struct{} // closed at the next loss; nil if no caller waits for it
+	next signal      // for NextLoss
 }
 
 // NextLoss returns a channel that is closed at the next event that Observer.Lost reports. To miss none, take the
 // channel before you call Delivery.
-func (c *Consumer) NextLoss() <-chan struct{} {
-	c.loss.mu.Lock()
-	defer c.loss.mu.Unlock()
-	if c.loss.next == nil {
-		c.loss.next = make(chan struct{})
-	}
-	return c.loss.next
-}
+func (c *Consumer) NextLoss() <-chan struct{} { return c.loss.next.wait() }
 
 // reportLoss reports that messages of a topic ("" for any topic) may belong to another consumer by now.
 func (c *Consumer) reportLoss(topic string, why Loss) {
-	c.loss.mu.Lock()
-	if c.loss.next != nil {
-		close(c.loss.next)
-		c.loss.next = nil
-	}
-	c.loss.mu.Unlock()
+	c.loss.next.send()
 	e := Lost{c, c.options.Subscription, topic, why}
 	switch {
 	case c.observer.Lost == nil:

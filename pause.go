@@ -2,42 +2,26 @@ package redelivery
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 )
 
 // pause is the state that Pause and Resume set.
 type pause struct {
 	on      atomic.Bool
-	mu      sync.Mutex
-	changed chan struct{} // closed at the next change
-}
-
-func newPause() *pause { return &pause{changed: make(chan struct{})} }
-
-func (p *pause) isOn() bool { return p.on.Load() }
-
-// state reports whether there is a pause, and returns a channel that is closed when that changes.
-func (p *pause) state() (on bool, changed <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.on.Load(), p.changed
+	changes signal
 }
 
 func (p *pause) set(on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.on.CompareAndSwap(!on, on) {
-		close(p.changed)
-		p.changed = make(chan struct{})
+	if p.on.Swap(on) != on {
+		p.changes.send()
 	}
 }
 
 // wait waits until there is no pause.
 func (p *pause) wait(ctx context.Context, ended <-chan struct{}) error {
-	for p.isOn() {
-		on, changed := p.state()
-		if !on {
+	for p.on.Load() {
+		changed := p.changes.wait()
+		if !p.on.Load() {
 			break
 		}
 		select {
