@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -63,21 +62,11 @@ func WithAttemptLog(log AttemptLog) Option {
 const defaultOpenTimeout = 30 * time.Second
 
 // AttemptLog returns the log of WithAttemptLog, or nil if there is none. Close closes it.
-func (c *Consumer) AttemptLog() *attempts.Log {
-	if c.attempts == nil {
-		return nil
-	}
-	return c.attempts.Log
-}
+func (c *Consumer) AttemptLog() *attempts.Log { return c.attempts }
 
-// attemptLog is the log of a Consumer; nil for none.
-type attemptLog struct {
-	*attempts.Log
-	outer atomic.Pointer[Consumer] // nil until the Consumer is made
-}
-
-// openLog opens and reads the log of attempts. It returns nil without WithAttemptLog.
-func (s *settings) openLog() (*attemptLog, error) {
+// openLog opens and reads the log of attempts, which calls failed when it cannot be used. openLog returns nil without
+// WithAttemptLog.
+func (s *settings) openLog(failed func(error)) (*attempts.Log, error) {
 	origin, subscription := originOf(s.opts), s.opts.SubscriptionName
 	if s.attempts == nil || !s.isWrapped && (origin == "" || subscription == "") { // client.Subscribe returns the error
 		return nil, nil
@@ -91,66 +80,68 @@ func (s *settings) openLog() (*attemptLog, error) {
 		// consumers would take records for messages
 		return nil, invalid("WithAttemptLog's topic", name, "another one than those of retries and dead letters")
 	}
-	a := &attemptLog{}
 	log, err := attempts.Open(s.client, attempts.Options{
 		Topic:     name,
 		Name:      s.opts.Name,
 		Retention: s.attempts.Retention,
 		Logger:    s.logger,
-		Failed:    a.failed,
+		Failed:    failed,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: WithAttemptLog: %w", ErrInvalidOption, err)
 	}
-	a.Log = log
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.attempts.OpenTimeout, defaultOpenTimeout))
 	defer cancel()
 	if err := log.Ready(ctx); err != nil && !s.attempts.Optional {
 		log.Close()
 		return nil, fmt.Errorf("redelivery: WithAttemptLog: %w", err)
 	}
-	return a, nil
+	return log, nil
 }
 
-func (a *attemptLog) close() {
-	if a != nil {
-		a.Close()
+func (c *Consumer) closeLog() {
+	if c.attempts != nil {
+		c.attempts.Close()
 	}
 }
 
-// flush waits up to a second until other consumers can read this one's records. The log reports failures.
-func (a *attemptLog) flush() {
-	if a != nil {
+// flushLog waits up to a second until other consumers can read this one's records. The log reports failures.
+func (c *Consumer) flushLog() {
+	if c.attempts != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = a.Flush(ctx)
+		_ = c.attempts.Flush(ctx)
 	}
 }
 
-// failed reports to observers that the log cannot be used. The log itself has logged the error.
-func (a *attemptLog) failed(err error) {
-	if c := a.outer.Load(); c != nil {
-		c.failures.Add(1)
-		if c.observer.Failed != nil {
-			c.observerCalls.add(c, func() { c.observer.Failed(Failed{c, c.options.Subscription, "attempt log", err}) })
-		}
+// logUnusable reports to observers that the log cannot be used. The log itself has logged the error.
+func (c *Consumer) logUnusable(err error) {
+	if c.inner.consumer.Load() == nil { // Subscribe has not returned
+		return
+	}
+	c.failures.Add(1)
+	if c.observer.Failed != nil {
+		c.observerCalls.add(c, func() { c.observer.Failed(Failed{c, c.options.Subscription, "attempt log", err}) })
 	}
 }
 
 // recall adds the log's record of an arriving message to cp.
-func (a *attemptLog) recall(msg pulsar.Message, cp *partition.Copy) {
-	if r, ok := a.Arrive(attempts.KeyOf(msg)); ok {
+func (c *Consumer) recall(msg pulsar.Message, cp *partition.Copy) {
+	if c.attempts == nil {
+		return
+	}
+	if r, ok := c.attempts.Arrive(attempts.KeyOf(msg)); ok {
 		cp.Tries = r.Count
 		cp.Wait = max(cp.Wait, time.Until(r.Due))
 	}
 }
 
-// count raises d.Count to the log's count of the message, since another consumer may have written a higher count.
-func (a *attemptLog) count(d *partition.Delivery) {
-	if a == nil || d.ID.Topic == "" {
+// raiseCount raises d.Count to the log's count of the message, since another consumer may have written a higher count.
+func (c *Consumer) raiseCount(d *partition.Delivery) {
+	if c.attempts == nil || d.ID.Topic == "" {
 		return
 	}
-	if r, ok := a.Find(keyOf(d.ID)); ok {
+	if r, ok := c.attempts.Find(keyOf(d.ID)); ok {
 		d.Count = max(d.Count, r.Count)
 	}
 }
@@ -189,7 +180,7 @@ func (c *Consumer) logFailure(d *partition.Delivery, delay time.Duration, how na
 		return
 	}
 	failed := *d
-	c.attempts.count(&failed) // otherwise a failure that another consumer logged would hide this one
+	c.raiseCount(&failed) // otherwise a failure that another consumer logged would hide this one
 	if !how.snoozed {
 		failed.Count += min(1, ^failed.Count)
 	}

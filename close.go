@@ -60,7 +60,7 @@ func (c *Consumer) shut() {
 	inner := c.current()
 	c.inner.mu.Unlock()
 	c.closeInner(inner)
-	c.attempts.close() // after the acknowledgements, which have reached the broker by now
+	c.closeLog() // after the acknowledgements, which have reached the broker by now
 	c.goroutines.wait(0)
 	c.mu.Lock()
 	c.group.Forget()

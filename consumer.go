@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
@@ -29,9 +30,9 @@ import (
 type Consumer struct {
 	settings  *settings
 	options   Options
-	publisher *publisher  // of retries and dead letters
-	attempts  *attemptLog // nil without WithAttemptLog
-	observer  Observer    // calls the functions of all observers
+	publisher *publisher    // of retries and dead letters
+	attempts  *attempts.Log // nil without WithAttemptLog
+	observer  Observer      // calls the functions of all observers
 	hooks     *upstream.Hooks
 	messages  upstream.Messages
 	inner     inner
@@ -76,16 +77,11 @@ type Consumer struct {
 	swallowed, failures, buffered, dropped, redelivered, late atomic.Uint64
 }
 
-// newConsumer opens the log of attempts, and returns a Consumer that has no inner consumer yet. Upstream may call the
+// newConsumer returns a Consumer that has no inner consumer yet, with an open log of attempts. Upstream may call the
 // hooks before begin sets the inner consumer.
 func newConsumer(s *settings) (*Consumer, error) {
-	log, err := s.openLog()
-	if err != nil {
-		s.publisher.close()
-		return nil, err
-	}
 	c := &Consumer{
-		settings: s, publisher: s.publisher, attempts: log, options: s.effective(),
+		settings: s, publisher: s.publisher, options: s.effective(),
 		group: partition.New(s.groupOptions()), start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
 		wake: make(chan struct{}, 1), turn: newTurn(),
 		calls: newGate(), goroutines: newGate(), closed: make(chan struct{}),
@@ -100,6 +96,11 @@ func newConsumer(s *settings) (*Consumer, error) {
 	c.openTopics.Store(s.children())
 	c.mustPoll.Store(s.isWrapped || s.opts.TopicsPattern != "")
 	c.observe(s.observers)
+	var err error
+	if c.attempts, err = s.openLog(c.logUnusable); err != nil {
+		c.abandon()
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -110,7 +111,7 @@ func (c *Consumer) abandon() {
 	c.endPublishing()
 	c.alarm.Stop()
 	c.publisher.close()
-	c.attempts.close()
+	c.closeLog()
 }
 
 // begin begins to drive the inner consumer.
@@ -129,9 +130,6 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 	})
 	if c.inner.subscribeAgain != nil { // after GiveBack the client may have no inner consumer to close
 		context.AfterFunc(c.ended, upstream.OnClientClose(inner, func() { go c.giveUpReceiving(nil) }))
-	}
-	if c.attempts != nil {
-		c.attempts.outer.Store(c)
 	}
 	if c.observer.Subscribed != nil {
 		c.observer.Subscribed(c)

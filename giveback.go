@@ -68,7 +68,7 @@ func (c *Consumer) detach() error {
 	if c.inner.isDetached {
 		return nil
 	}
-	c.attempts.flush() // otherwise the consumer that gets the messages would not know their delays
+	c.flushLog() // otherwise the consumer that gets the messages would not know their delays
 	c.hooks.Flush()
 	end := time.Now().Add(patience) // as long as Close waits
 	waitWhile(func() bool { return c.letters.isBusy() || c.acksAgain.isBusy() || !c.calls.isQuiet() }, end)

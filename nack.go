@@ -146,7 +146,7 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 			d.Body = body
 		}
 	}
-	c.attempts.count(&d)
+	c.raiseCount(&d)
 	return c.nackAs(n, msg, d, known, how)
 }
 

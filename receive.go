@@ -158,9 +158,7 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 		cp.Earlier = max(publishing.Attempts(cm.Message), counted) - counted
 		cp.Wait = waitOf(cm.Message)
 	}
-	if c.attempts != nil {
-		c.attempts.recall(cm.Message, cp)
-	}
+	c.recall(cm.Message, cp)
 }
 
 // wait waits for a message from upstream, or for wakeUp.
