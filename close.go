@@ -56,9 +56,9 @@ func (c *Consumer) shut() {
 	c.publisher.close()
 	c.calls.wait(patience)
 	c.hooks.Flush()
-	c.inner.mu.Lock()
+	c.mu.Lock()
 	inner := c.current()
-	c.inner.mu.Unlock()
+	c.mu.Unlock()
 	c.closeInner(inner)
 	c.closeLog() // after the acknowledgements, which have reached the broker by now
 	c.goroutines.wait(0)
@@ -138,9 +138,9 @@ func (c *Consumer) giveUpReceiving(err error) {
 	}
 	waitWhile(c.observerCalls.isBusy, time.Now().Add(patience)) // observers first get the failures of the other topics
 	c.end()
-	c.inner.mu.Lock() // from now on replace (giveback.go) sets no other consumer, since the Consumer is over
+	c.mu.Lock() // from now on replace (giveback.go) sets no other consumer, since the Consumer is over
 	inner := c.inner.consumer.Load()
-	c.inner.mu.Unlock()
+	c.mu.Unlock()
 	if inner != nil { // otherwise begin (consumer.go) closes it
 		c.closeInner(*inner)
 	}

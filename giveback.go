@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 
 // inner has the inner consumer. GiveBack closes that one, and the next Receive subscribes another one in its place.
 type inner struct {
-	consumer atomic.Pointer[pulsar.Consumer]
+	consumer atomic.Pointer[pulsar.Consumer] // replaced under the Consumer's mu
 
 	interrupts  atomic.Int32 // calls of interrupt that wait for the turn; Receive gives up the turn for them
 	beingClosed atomic.Bool  // consumer is being closed, and another one will replace it
@@ -29,8 +28,6 @@ type inner struct {
 	subscribing    <-chan error                    // gets the outcome of an attempt; nil if none is under way
 	failedTries    uint32                          // failed attempts to subscribe again
 	nextTry        time.Time                       // when the pause after a failed attempt ends
-
-	mu sync.Mutex // held while consumer is replaced
 }
 
 // GiveBack returns every unsettled message to the broker: those that were prefetched, those that wait for redelivery,
@@ -157,8 +154,8 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 
 // replace sets the inner consumer. It returns false if the Consumer is over.
 func (c *Consumer) replace(consumer pulsar.Consumer) bool {
-	c.inner.mu.Lock()
-	defer c.inner.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.isOver() {
 		return false
 	}

@@ -75,29 +75,8 @@ func subscribed(client pulsar.Client, subscribe func(pulsar.ConsumerOptions) (pu
 		c.channel.messages, c.channel.given = opts.MessageChannel, true
 	}
 	prepared := c.hooks.Options(s.opts, s.plan())
-	inner, err := subscribe(prepared)
-	if err == nil {
-		err = checkSubscribed(inner, prepared)
-	}
-	if err != nil {
-		c.abandon()
-		return nil, err
-	}
-	c.setSubscribers(subscribe, prepared, inner.Name(), opts)
-	s.warnOfFindings()
-	c.begin(inner)
-	return c, nil
-}
-
-// setSubscribers sets the functions with which GiveBack and Seek subscribe again, if the options allow that.
-func (c *Consumer) setSubscribers(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
-	prepared pulsar.ConsumerOptions, name string, opts pulsar.ConsumerOptions) {
-	if opts.SubscriptionMode != pulsar.Durable || opts.EnableZeroQueueConsumer {
-		return
-	}
-	prepared.Name = name
-	c.inner.subscribeAgain = func() (pulsar.Consumer, error) {
-		// the closed consumer may still write to its own channel
+	subscribeAgain := func() (pulsar.Consumer, error) {
+		// after GiveBack the closed consumer may still write to its own channel
 		prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel))
 		inner, err := subscribe(prepared)
 		if err == nil {
@@ -105,17 +84,34 @@ func (c *Consumer) setSubscribers(subscribe func(pulsar.ConsumerOptions) (pulsar
 		}
 		return inner, err
 	}
-	if topics := topicsOf(opts); len(topics) == 1 {
-		c.inner.subscribeMain = func() (pulsar.Consumer, error) {
-			main := opts
-			main.Topic, main.Topics, main.RetryEnable, main.DLQ = topics[0], nil, false, nil
-			main.MessageChannel, main.Interceptors, main.EventListener = nil, nil, nil
-			main.Decryption = prepared.Decryption // pulsar-client-go fills it in, and opts has the caller's
-			main.ReceiverQueueSize = 1
-			main.StartMessageIDInclusive = true // otherwise a reconnection acknowledges the message that Seek names
-			return subscribe(main)
-		}
+	inner, err := subscribeAgain()
+	if err != nil {
+		c.abandon()
+		return nil, err
 	}
+	prepared.Name = inner.Name()
+	if opts.SubscriptionMode == pulsar.Durable && !opts.EnableZeroQueueConsumer {
+		c.inner.subscribeAgain = subscribeAgain
+		c.setSubscribeMain(subscribe, opts, prepared.Decryption)
+	}
+	s.warnOfFindings()
+	c.begin(inner)
+	return c, nil
+}
+
+// setSubscribeMain sets the function with which Seek subscribes to the main topic, if there is only one.
+func (c *Consumer) setSubscribeMain(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
+	main pulsar.ConsumerOptions, decryption *pulsar.MessageDecryptionInfo) {
+	topics := topicsOf(main)
+	if len(topics) != 1 {
+		return
+	}
+	main.Topic, main.Topics, main.RetryEnable, main.DLQ = topics[0], nil, false, nil
+	main.MessageChannel, main.Interceptors, main.EventListener = nil, nil, nil
+	main.Decryption = decryption // pulsar-client-go fills it in, and main has the caller's
+	main.ReceiverQueueSize = 1
+	main.StartMessageIDInclusive = true // otherwise a reconnection acknowledges the message that Seek names
+	c.inner.subscribeMain = func() (pulsar.Consumer, error) { return subscribe(main) }
 }
 
 // subscribeError adds the topics and the subscription to an error of upstream's, which says no more than

@@ -5,32 +5,26 @@ import "github.com/apache/pulsar-client-go/pulsar"
 // BeforeConsume implements pulsar.ConsumerInterceptor.
 func (h *Hooks) BeforeConsume(cm pulsar.ConsumerMessage) {
 	h.events.Sent(cm)
-	if len(h.interceptors) > 0 {
+	h.intercept(func() {
 		cm.Consumer = h.events.Outer(cm.Consumer)
-		h.intercept(func() { h.interceptors.BeforeConsume(cm) })
-	}
+		h.interceptors.BeforeConsume(cm)
+	})
 }
 
 // OnAcknowledge implements pulsar.ConsumerInterceptor.
 func (h *Hooks) OnAcknowledge(consumer pulsar.Consumer, id pulsar.MessageID) {
-	if len(h.interceptors) > 0 {
-		h.intercept(func() { h.interceptors.OnAcknowledge(h.events.Outer(consumer), id) })
-	}
+	h.intercept(func() { h.interceptors.OnAcknowledge(h.events.Outer(consumer), id) })
 }
 
 // OnNegativeAcksSend implements pulsar.ConsumerInterceptor.
 func (h *Hooks) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar.MessageID) {
-	if len(h.interceptors) > 0 {
-		h.intercept(func() { h.interceptors.OnNegativeAcksSend(h.events.Outer(consumer), ids) })
-	}
+	h.intercept(func() { h.interceptors.OnNegativeAcksSend(h.events.Outer(consumer), ids) })
 }
 
 // OnConsumerClose implements pulsar.ConsumerCloseInterceptor.
 func (h *Hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 	h.events.Closed(consumer, err)
-	if len(h.interceptors) > 0 {
-		h.intercept(func() { h.interceptors.OnConsumerClose(h.events.Outer(consumer), err) })
-	}
+	h.intercept(func() { h.interceptors.OnConsumerClose(h.events.Outer(consumer), err) })
 }
 
 // BecameActive implements pulsar.ConsumerEventListener.

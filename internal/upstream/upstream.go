@@ -74,9 +74,12 @@ func (h *Hooks) InterceptorRuns() bool {
 	return h.running > 0
 }
 
-// intercept calls an interceptor of the application. The interceptor may call Close, which must not wait for the
-// interceptor.
+// intercept calls the application's interceptors, if there are any. An interceptor may call Close, which must not wait
+// for the interceptor.
 func (h *Hooks) intercept(call func()) {
+	if len(h.interceptors) == 0 {
+		return
+	}
 	h.mu.Lock()
 	h.running++
 	h.mu.Unlock()
