@@ -121,7 +121,7 @@ func (c *Consumer) logUnusable(err error) {
 	}
 	c.failures.Add(1)
 	if c.observer.Failed != nil {
-		c.observerCalls.add(c, func() { c.observer.Failed(Failed{c, c.options.Subscription, "attempt log", err}) })
+		c.observerCalls.add(c, func() { c.observer.Failed(Failed{c, c.settings.Subscription, "attempt log", err}) })
 	}
 }
 

@@ -127,7 +127,7 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 
 // isDeletedTopic reports whether err means that a topic of the pattern was deleted.
 func (c *Consumer) isDeletedTopic(err error) bool {
-	return c.options.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
+	return c.settings.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
 }
 
 // giveUpReceiving ends the Consumer after its inner consumer has closed itself, or when the client is closed. err is
@@ -149,7 +149,7 @@ func (c *Consumer) giveUpReceiving(err error) {
 		err = fmt.Errorf("%w", err) // so that %+v does not print the stack that upstream's error has
 		c.logFailed("staying connected", err)
 		if c.observer.Failed != nil {
-			c.observer.Failed(Failed{c, c.options.Subscription, "receive", err})
+			c.observer.Failed(Failed{c, c.settings.Subscription, "receive", err})
 		}
 	}
 }

@@ -29,7 +29,6 @@ import (
 // nack of such a message does not redeliver it.
 type Consumer struct {
 	settings  *settings
-	options   Options
 	publisher *publisher    // of retries and dead letters
 	attempts  *attempts.Log // nil without WithAttemptLog
 	observer  Observer      // calls the functions of all observers
@@ -80,9 +79,10 @@ type Consumer struct {
 // newConsumer returns a Consumer that has no inner consumer yet, with an open log of attempts. Upstream may call the
 // hooks before begin sets the inner consumer.
 func newConsumer(s *settings) (*Consumer, error) {
+	s.finish()
 	c := &Consumer{
-		settings: s, publisher: s.publisher, options: s.effective(),
-		group: partition.New(s.groupOptions()), start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
+		settings: s, publisher: s.publisher, group: partition.New(s.groupOptions()),
+		start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
 		wake: make(chan struct{}, 1), turn: newTurn(),
 		calls: newGate(), goroutines: newGate(), closed: make(chan struct{}),
 		underway: make(chan struct{}, maxUnderway),
@@ -169,7 +169,7 @@ func (c *Consumer) consumerName() string {
 }
 
 // Subscription returns the subscription's name.
-func (c *Consumer) Subscription() string { return c.options.Subscription }
+func (c *Consumer) Subscription() string { return c.settings.Subscription }
 
 // GetLastMessageIDs returns the id of the last message published to each partition. With TopicsPattern it must not be
 // called while topics appear or vanish: pulsar-client-go reads its own list of topics without a lock.
@@ -192,7 +192,7 @@ func (c *Consumer) reportFailure(operation, what string, err error, attrs ...any
 	err = fmt.Errorf("%w", err) // so that %+v does not print the stack that upstream's error has
 	c.logFailed(what, err, attrs...)
 	if c.observer.Failed != nil {
-		c.observerCalls.add(c, func() { c.observer.Failed(Failed{c, c.options.Subscription, operation, err}) })
+		c.observerCalls.add(c, func() { c.observer.Failed(Failed{c, c.settings.Subscription, operation, err}) })
 	}
 }
 
@@ -211,5 +211,5 @@ func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
 		}
 	}
 	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
-		append(attrs, "consumer", c.consumerName(), "subscription", c.options.Subscription)...)
+		append(attrs, "consumer", c.consumerName(), "subscription", c.settings.Subscription)...)
 }

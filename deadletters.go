@@ -101,7 +101,7 @@ func WithDeadBeforeTTL(ttl time.Duration) Option {
 		if ttl < time.Second {
 			return invalid("WithDeadBeforeTTL", ttl, "1s or more")
 		}
-		s.ttl = ttl
+		s.DeadBeforeTTL = ttl
 		return nil
 	}
 }
@@ -126,7 +126,7 @@ func (p *DeadLetterPolicy) checkDiscard() error {
 
 // outlivesTTL reports whether the broker may delete a message before a delay is over.
 func (s *settings) outlivesTTL(msg pulsar.Message, delay time.Duration) bool {
-	return s.ttl > 0 && msg != nil && publishing.OutlivesTTL(msg.PublishTime(), s.ttl, delay)
+	return s.DeadBeforeTTL > 0 && msg != nil && publishing.OutlivesTTL(msg.PublishTime(), s.DeadBeforeTTL, delay)
 }
 
 // ttlError is the reason of a dead letter whose message could have expired while it waited.

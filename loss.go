@@ -47,7 +47,7 @@ func (c *Consumer) NextLoss() <-chan struct{} { return c.loss.next.wait() }
 // reportLoss reports that messages of a topic ("" for any topic) may belong to another consumer by now.
 func (c *Consumer) reportLoss(topic string, why Loss) {
 	c.loss.next.send()
-	e := Lost{c, c.options.Subscription, topic, why}
+	e := Lost{c, c.settings.Subscription, topic, why}
 	switch {
 	case c.observer.Lost == nil:
 	case why == LostConsumer: // the Consumer's goroutines have ended

@@ -163,10 +163,10 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 		delay = *how.delay
 	}
 	if canMove && c.settings.outlivesTTL(body, delay) {
-		c.giveUp(d, min(delay, time.Minute), &ttlError{delay, c.settings.ttl, how.reason}, true)
+		c.giveUp(d, min(delay, time.Minute), &ttlError{delay, c.settings.DeadBeforeTTL, how.reason}, true)
 		return nil
 	}
-	if from := c.settings.retryFrom; canMove && msg != nil && from > 0 && delay >= from {
+	if from := c.settings.NackRetryTopic; canMove && msg != nil && from > 0 && delay >= from {
 		c.moveToRetryTopic(d, delay, how)
 		return nil
 	}
@@ -210,7 +210,7 @@ func (c *Consumer) nackLater(id pulsar.MessageID, delay time.Duration) {
 
 // warnOfLimit logs once that a nacked message of a wrapped consumer does not fit the memory limit, and comes late.
 func (c *Consumer) warnOfLimit(topic string, id pulsar.MessageID) {
-	if c.settings.isWrapped && c.settings.source != FromBroker {
+	if c.settings.isWrapped && c.settings.Source != FromBroker {
 		c.limitExceeded.Do(func() {
 			c.log(slog.LevelWarn, "a nacked message does not fit the memory limit, and comes late, by up to 4/3 of "+
 				"the wrapped consumer's NackRedeliveryDelay: raise WithMemoryLimit, or use SubscribeWith",
@@ -283,9 +283,9 @@ func (c *Consumer) nacked(d partition.Delivery, msg pulsar.Message, delay time.D
 }
 
 // nackDelay returns the nack policy's delay for a redelivery count.
-func (c *Consumer) nackDelay(count uint32) time.Duration { return c.settings.nackBackoff.Next(count) }
+func (c *Consumer) nackDelay(count uint32) time.Duration { return c.settings.Nack.Next(count) }
 
 // isLast reports whether the delivery with a redelivery count is a message's last one.
 func (c *Consumer) isLast(count uint32) bool {
-	return partition.IsLast(count, c.publisher.maxDeliveries)
+	return partition.IsLast(count, c.settings.MaxDeliveries)
 }

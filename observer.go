@@ -209,7 +209,7 @@ func all[E any](observers []Observer, of func(Observer) func(E)) func(E) {
 
 // event returns an Event about a message.
 func (c *Consumer) event(topic string, id pulsar.MessageID, msg pulsar.Message) Event {
-	return Event{c, topic, c.options.Subscription, id, msg}
+	return Event{c, topic, c.settings.Subscription, id, msg}
 }
 
 // observeCopy calls a function of observers, if it is set, for a copy that the application does not get.

@@ -57,7 +57,7 @@ func WithAckTimeout(d time.Duration) Option {
 		if want := durations.Wanted(d, true); want != "" {
 			return invalid("WithAckTimeout", d, want)
 		}
-		s.timeout, s.timeoutGiven = d, true
+		s.AckTimeout, s.timeoutGiven = d, true
 		return nil
 	}
 }
@@ -69,7 +69,7 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 		if err := policies.Validate(b); err != nil {
 			return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff: %w", ErrInvalidOption, err)
 		}
-		s.timeoutBackoff = b
+		s.AckTimeoutBackoff = b
 		return nil
 	}
 }
@@ -87,7 +87,7 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 		if err := policies.Validate(b); err != nil {
 			return fmt.Errorf("%w: WithReconsumeBackoff: %w", ErrInvalidOption, err)
 		}
-		s.reconsumeBackoff = b
+		s.Reconsume = b
 		return nil
 	}
 }
@@ -107,7 +107,7 @@ func WithNackRetryTopic(atLeast time.Duration) Option {
 		if want := durations.Wanted(atLeast, false); want != "" {
 			return invalid("WithNackRetryTopic", atLeast, want)
 		}
-		s.retryFrom = atLeast
+		s.NackRetryTopic = atLeast
 		return nil
 	}
 }
@@ -198,7 +198,7 @@ func WithRedeliveryFrom(source Source) Option {
 		if source != FromAuto && source != FromMemory && source != FromBroker {
 			return invalid("WithRedeliveryFrom", source, "FromAuto, FromMemory or FromBroker")
 		}
-		s.source = source
+		s.Source = source
 		return nil
 	}
 }
@@ -216,7 +216,7 @@ func WithMemoryLimit(bytes int64) Option {
 		if bytes < 0 {
 			return invalid("WithMemoryLimit", bytes, "0 or more")
 		}
-		s.memoryLimit = bytes
+		s.MemoryLimit = bytes
 		return nil
 	}
 }

@@ -48,7 +48,7 @@ func (s *settings) prepareWrapped(consumer pulsar.Consumer) error {
 	s.limits.RetryTopic = cmp.Or(s.limits.RetryTopic, retryTopic)
 	what := "nacked messages wait in memory; those that do not fit the memory limit come late, by up to 4/3 of the " +
 		"consumer's NackRedeliveryDelay"
-	if s.source == FromBroker {
+	if s.Source == FromBroker {
 		what = "nacked messages come late, by up to 4/3 of the consumer's NackRedeliveryDelay"
 	}
 	s.logger.Info("redelivery: Wrap does not know the options of the consumer: "+what,
@@ -153,7 +153,7 @@ func (s *settings) setResolution(partitions int) {
 	}
 	switch {
 	case s.resolution != 0:
-	case s.timeout == 0 && s.memoryLimit > 0 && (s.source == FromMemory || s.source == FromAuto && !s.isShared()):
+	case s.AckTimeout == 0 && s.MemoryLimit > 0 && (s.Source == FromMemory || s.Source == FromAuto && !s.isShared()):
 		s.resolution = min(maxResolution, max(slowResolution, n*slowResolution/2))
 	default:
 		s.resolution = fast
@@ -214,8 +214,8 @@ func (s *settings) plan() upstream.Plan {
 
 // groupOptions describes the subscription to the group.
 func (s *settings) groupOptions() partition.Options {
-	o := partition.Options{Stays: s.source != FromAuto, Drops: s.source == FromBroker, MemoryLimit: s.memoryLimit,
-		MaxDeliveries: s.publisher.maxDeliveries, AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil,
+	o := partition.Options{Stays: s.Source != FromAuto, Drops: s.Source == FromBroker, MemoryLimit: s.MemoryLimit,
+		MaxDeliveries: s.MaxDeliveries, AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil,
 		RequestTime: upstream.Tick(s.resolution), IndexAcks: s.indexAcks}
 	switch s.opts.Type {
 	case pulsar.Exclusive:

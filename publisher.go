@@ -43,7 +43,7 @@ func (s *settings) openPublisher() error {
 		RetryLetterTopic:            policy.RetryTopic,
 		DeadLetterTopic:             policy.Topic,
 		MaxDeliveries:               policy.MaxReconsumes,
-		Backoff:                     s.reconsumeBackoff,
+		Backoff:                     s.Reconsume,
 		ProducerOptions:             policy.ProducerOptions,
 		DeadLetterTopicProducerName: policy.ProducerName,
 		InitialSubscriptionName:     policy.InitialSubscriptionName,
@@ -74,14 +74,13 @@ type publisher struct {
 	owned                *reconsume.Reconsumer // Close closes it; nil if the Reconsumer is the caller's
 	deadLetterTopic      string                // "" if there is none
 	// full name of the retry topic, whose messages may come early; "" if there is none
-	retryTopic    string
-	maxDeliveries uint32 // number of deliveries after which a message is a dead letter; 0 for no limit
+	retryTopic string
 }
 
 // newPublisher returns a publisher that uses a Reconsumer, or nil for none. With Discard, a discarder in front of it
 // acknowledges messages that would become dead letters; both have the limit MaxReconsumes.
 func newPublisher(s *settings, r *reconsume.Reconsumer) *publisher {
-	p := &publisher{maxDeliveries: s.limits.MaxDeliveries}
+	p := &publisher{}
 	if r != nil {
 		p.Publisher, p.deadLetterTopic = r.Publisher(s.retries), r.DeadLetterTopic()
 		if s.retries || r == s.reconsumer {

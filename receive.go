@@ -227,7 +227,7 @@ func (c *Consumer) isUndecryptable(msg pulsar.Message) bool {
 // batch, so a message of a batch is given up only after this Consumer has delivered it.
 func (c *Consumer) refuses(d *partition.Delivery) bool {
 	msg := d.Body.(pulsar.Message)
-	undecryptable, limit := c.isUndecryptable(msg), c.publisher.maxDeliveries
+	undecryptable, limit := c.isUndecryptable(msg), c.settings.MaxDeliveries
 	tooOften := limit > 0 && d.Count >= limit && d.Object != nil &&
 		(d.Again || d.Object.(pulsar.MessageID).BatchSize() <= 1)
 	if !undecryptable && !tooOften {

@@ -23,21 +23,14 @@ import (
 
 // settings are the options of a Consumer, combined.
 type settings struct {
-	nackBackoff      backoff.RedeliveryBackoff // set by setNackBackoff
-	nackBy           string                    // the option that set nackBackoff
-	timeout          time.Duration
-	timeoutGiven     bool // WithAckTimeout was given; it may be 0
-	timeoutBackoff   backoff.RedeliveryBackoff
-	ackTimeout       backoff.RedeliveryBackoff // from timeout and timeoutBackoff; nil for none
-	reconsumeBackoff backoff.RedeliveryBackoff
+	Options                                    // those that an option sets; newConsumer sets the others
+	nackBy           string                    // the option that set Nack
+	timeoutGiven     bool                      // WithAckTimeout was given; it may be 0
+	ackTimeout       backoff.RedeliveryBackoff // from AckTimeout and AckTimeoutBackoff; nil for none
 	reconsumer       *reconsume.Reconsumer
 	client           pulsar.Client // publishes retries and dead letters; nil for none
 	deadLetters      *DeadLetterPolicy
-	ttl              time.Duration // of the namespace; messages become dead letters before it ends; 0 for none
-	retryFrom        time.Duration // nacks with at least this delay go to the retry topic; 0 for none
 	resolution       time.Duration // 0 for the default
-	source           Source
-	memoryLimit      int64
 	logger           *slog.Logger
 	observers        []Observer
 	unchecked        bool        // WithoutChecks
@@ -70,7 +63,7 @@ func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error 
 	if s.nackBy != "" && s.nackBy != by {
 		return both(s.nackBy, by)
 	}
-	s.nackBackoff, s.nackBy = b, by
+	s.Nack, s.nackBy = b, by
 	return nil
 }
 
@@ -102,18 +95,18 @@ func (s *settings) complete() error {
 	s.limits = s.allLimits()
 	// RetryEnable of a zero-queue consumer is left to upstream, which refuses it
 	s.retries = s.reconsumer == nil &&
-		(opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.reconsumeBackoff != nil && !s.isWrapped)
+		(opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.Reconsume != nil && !s.isWrapped)
 	if err := cmp.Or(s.checkDeadLetters(), s.checkReconsumer(), s.checkRetries(), s.checkOthers()); err != nil {
 		return err
 	}
 	if err := s.adopt(); err != nil {
 		return err
 	}
-	if s.nackBackoff == nil {
-		s.nackBackoff = backoff.Fixed(nack.DefaultDelay)
+	if s.Nack == nil {
+		s.Nack = backoff.Fixed(nack.DefaultDelay)
 	}
-	if s.timeout > 0 {
-		s.ackTimeout = acktimeout.Backoff(s.timeout, s.timeoutBackoff)
+	if s.AckTimeout > 0 {
+		s.ackTimeout = acktimeout.Backoff(s.AckTimeout, s.AckTimeoutBackoff)
 	}
 	return nil
 }
@@ -127,7 +120,7 @@ func (s *settings) allLimits() (p DeadLetterPolicy) {
 		p.MaxReconsumes = cmp.Or(p.MaxReconsumes, p.MaxDeliveries, reconsume.Unlimited)
 	case opts.DLQ != nil:
 		p = DeadLetterPolicyOf(*opts.DLQ)
-	case s.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
+	case s.Reconsume != nil: // the last delay repeats until the message is processed (PIP-94)
 		p.MaxReconsumes = reconsume.Unlimited
 	case s.isWrapped && s.client != nil && s.reconsumer == nil:
 		p.MaxReconsumes = publishing.MaxReconsumes
@@ -145,7 +138,7 @@ func (s *settings) checkDeadLetters() error {
 		return invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
 	case opts.DLQ != nil && d != nil:
 		return both("ConsumerOptions.DLQ", "WithDeadLetterPolicy")
-	case !publishes && s.reconsumeBackoff != nil:
+	case !publishes && s.Reconsume != nil:
 		return invalid("WithReconsumeBackoff", "set", withClient)
 	case !publishes && d != nil && !d.Discard:
 		return invalid("WithDeadLetterPolicy", "set", withClient)
@@ -153,14 +146,15 @@ func (s *settings) checkDeadLetters() error {
 		return invalid("ConsumerOptions.RetryEnable", true, withClient)
 	case !publishes && opts.DLQ != nil:
 		return invalid("ConsumerOptions.DLQ", "set", withClient)
-	case d != nil && d.MaxDeliveries == 0 && d.MaxReconsumes == 0 && s.reconsumer == nil && s.reconsumeBackoff == nil:
+	case d != nil && d.MaxDeliveries == 0 && d.MaxReconsumes == 0 && s.reconsumer == nil && s.Reconsume == nil:
 		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them; "+
 			"if only DeadLetter and worker.Permanent make dead letters, reconsume.Unlimited",
 			ErrInvalidOption)
-	case s.ttl > 0 && s.limits.Discard:
-		return invalid("WithDeadBeforeTTL", s.ttl, "none with DeadLetterPolicy.Discard")
-	case s.ttl > 0 && s.limits.MaxReconsumes == 0 && s.reconsumer == nil:
-		return invalid("WithDeadBeforeTTL", s.ttl, "WithDeadLetterPolicy, ConsumerOptions.DLQ or WithReconsumer too")
+	case s.DeadBeforeTTL > 0 && s.limits.Discard:
+		return invalid("WithDeadBeforeTTL", s.DeadBeforeTTL, "none with DeadLetterPolicy.Discard")
+	case s.DeadBeforeTTL > 0 && s.limits.MaxReconsumes == 0 && s.reconsumer == nil:
+		return invalid("WithDeadBeforeTTL", s.DeadBeforeTTL,
+			"WithDeadLetterPolicy, ConsumerOptions.DLQ or WithReconsumer too")
 	}
 	return nil
 }
@@ -170,7 +164,7 @@ func (s *settings) checkReconsumer() error {
 	switch {
 	case s.reconsumer == nil:
 		return nil
-	case s.reconsumeBackoff != nil:
+	case s.Reconsume != nil:
 		return both("WithReconsumer", "WithReconsumeBackoff")
 	case s.limits.Discard:
 		return invalid("DeadLetterPolicy.Discard", true, "false with WithReconsumer")
@@ -194,17 +188,17 @@ func (s *settings) checkRetries() error {
 	switch {
 	case s.retries && opts.EnableZeroQueueConsumer:
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
-	case noRetryTopic && s.isWrapped && (s.reconsumeBackoff != nil || s.deadLetters.needsRetries()):
+	case noRetryTopic && s.isWrapped && (s.Reconsume != nil || s.deadLetters.needsRetries()):
 		return invalid("the wrapped consumer", "not subscribed to its retry topic",
 			"RetryEnable in its options, or SubscribeWith, for WithReconsumeBackoff and for a DeadLetterPolicy with "+
 				"RetryTopic, or with MaxReconsumes and no MaxDeliveries")
 	case noRetryTopic && s.deadLetters.needsRetries():
 		return fmt.Errorf("%w: WithDeadLetterPolicy has RetryTopic, or MaxReconsumes without MaxDeliveries, want "+
 			"RetryEnable or WithReconsumeBackoff too", ErrInvalidOption)
-	case noRetryTopic && s.retryFrom > 0:
+	case noRetryTopic && s.NackRetryTopic > 0:
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too",
 			ErrInvalidOption)
-	case !delays(s.opts.Type) && (s.reconsumeBackoff != nil || s.retryFrom > 0):
+	case !delays(s.opts.Type) && (s.Reconsume != nil || s.NackRetryTopic > 0):
 		return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff "+
 			"and WithNackRetryTopic: the broker delays on no other")
 	}
@@ -218,7 +212,7 @@ const withClient = "WithClient or WithReconsumer too"
 func (s *settings) checkOthers() error {
 	opts, zeroQueue, d := &s.opts, s.opts.EnableZeroQueueConsumer, s.opts.Decryption
 	switch {
-	case s.timeoutBackoff != nil && !s.timeoutGiven:
+	case s.AckTimeoutBackoff != nil && !s.timeoutGiven:
 		return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff is set, want WithAckTimeout too", ErrInvalidOption)
 	case s.attempts != nil && s.client == nil:
 		return invalid("WithAttemptLog", "set", "WithClient too")
@@ -271,21 +265,18 @@ type Options struct {
 // Options returns the effective options of the Consumer. After Wrap, topics, type, queue and batch-index
 // acknowledgement are unknown: their fields are zero. It may be called concurrently.
 func (c *Consumer) Options() Options {
-	o := c.options
+	o := c.settings.Options
 	o.Topics = slices.Clone(o.Topics)
 	return o
 }
 
-// effective returns the effective options.
-func (s *settings) effective() Options {
-	limits := s.limits
-	o := Options{Subscription: s.opts.SubscriptionName, Nack: s.nackBackoff,
-		NackRetryTopic: s.retryFrom, AckTimeout: s.timeout, AckTimeoutBackoff: s.timeoutBackoff,
-		Reconsume:     s.reconsumeBackoff,
-		MaxDeliveries: limits.MaxDeliveries, MaxReconsumes: limits.MaxReconsumes,
-		RetryTopic: s.publisher.retryTopic, DeadLetterTopic: s.publisher.deadLetterTopic,
-		InitialSubscriptionName: limits.InitialSubscriptionName, OmitCause: limits.OmitCause, DeadBeforeTTL: s.ttl,
-		Source: s.source, MemoryLimit: s.memoryLimit, AttemptLog: s.attempts != nil}
+// finish sets the Options that no option sets by itself.
+func (s *settings) finish() {
+	o, limits := &s.Options, &s.limits
+	o.Subscription, o.AttemptLog = s.opts.SubscriptionName, s.attempts != nil
+	o.MaxDeliveries, o.MaxReconsumes = limits.MaxDeliveries, limits.MaxReconsumes
+	o.RetryTopic, o.DeadLetterTopic = s.publisher.retryTopic, s.publisher.deadLetterTopic
+	o.InitialSubscriptionName, o.OmitCause = limits.InitialSubscriptionName, limits.OmitCause
 	for _, limit := range []*uint32{&o.MaxDeliveries, &o.MaxReconsumes} {
 		if *limit == reconsume.Unlimited {
 			*limit = 0
@@ -295,5 +286,4 @@ func (s *settings) effective() Options {
 		o.Topics, o.TopicsPattern, o.Type = topicsOf(s.opts), s.opts.TopicsPattern, typeName(s.opts.Type)
 		o.ReceiverQueueSize, o.BatchIndexAcknowledgment = s.queue(), s.opts.EnableBatchIndexAcknowledgment
 	}
-	return o
 }

@@ -120,6 +120,6 @@ func (c *Consumer) checkBlocked() {
 			"unacknowledged", n)
 	}
 	if c.observer.Blocked != nil {
-		c.observerCalls.add(c, func() { c.observer.Blocked(Blocked{c, c.options.Subscription, n}) })
+		c.observerCalls.add(c, func() { c.observer.Blocked(Blocked{c, c.settings.Subscription, n}) })
 	}
 }

@@ -193,7 +193,8 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 
 // newSettings applies options.
 func newSettings(client pulsar.Client, options []Option) (*settings, error) {
-	s := &settings{client: client, memoryLimit: DefaultMemoryLimit, source: FromAuto, logger: slog.Default()}
+	s := &settings{client: client, logger: slog.Default()}
+	s.MemoryLimit, s.Source = DefaultMemoryLimit, FromAuto
 	for i, option := range options {
 		if option == nil {
 			return nil, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")

@@ -43,7 +43,7 @@ func (s *settings) warnOfAutoScaling() {
 
 // setup describes a consumer of a topic to the doctor.
 func (s *settings) setup(topic string) doctor.Setup {
-	o := s.effective()
+	o := &s.Options
 	d := doctor.Setup{Topic: topic, Subscription: o.Subscription, Type: o.Type, RetryTopic: o.RetryTopic,
 		Policy: doctor.Policy{Nack: o.Nack, NackRetryTopic: o.NackRetryTopic, AckTimeout: o.AckTimeout,
 			AckTimeoutBackoff: o.AckTimeoutBackoff,
