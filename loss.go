@@ -109,11 +109,10 @@ func (c *Consumer) Keep(msg pulsar.Message) (fits bool, err error) {
 	if c.isOver() {
 		return false, ErrClosed
 	}
-	body := c.received(msg)
-	if body == nil {
+	if n.body == nil {
 		return true, nil
 	}
-	cp := copyOf(body)
+	cp := copyOf(n.body)
 	now := c.lock()
 	fits = c.group.Hold(n.ID, n.hand, &cp)
 	c.unlockAndAct(now)

@@ -59,26 +59,14 @@ func unwrap(msg pulsar.Message) pulsar.Message {
 
 const maxWrappers = 10
 
-// received returns a message as the inner consumer delivered it, or nil if the application has wrapped it without
-// Unwrap.
-func (c *Consumer) received(msg pulsar.Message) pulsar.Message {
-	msg = unwrap(msg)
-	if m, ok := msg.(*redelivered); ok {
-		return m.Message
-	}
-	if c.messages.Has(msg) {
-		return msg
-	}
-	return nil
-}
-
 // name identifies a message in a call of the application. Topic is "" if unknown, as for a bare id and for a wrapper
 // without Unwrap.
 type name struct {
 	partition.ID
 	hand      uint64 // partition.AnyHand for a bare id, and for a wrapper without Unwrap
 	object    pulsar.MessageID
-	unwrapped bool // the application did not wrap it
+	body      pulsar.Message // as the inner consumer delivered it; nil for a bare id, and for a wrapper without Unwrap
+	unwrapped bool           // the application did not wrap it
 }
 
 // nameOf returns the name of a message. The topic of a wrapper without Unwrap is used only if it is non-persistent,
@@ -98,11 +86,14 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 	inner, topic := unwrap(msg), ""
 	n.hand = partition.AnyHand
 	if m, ok := inner.(*redelivered); ok {
-		n.hand, n.unwrapped, topic = m.hand, msg == inner, m.Topic()
+		n.hand, n.body = m.hand, m.Message
 	} else if c.messages.Has(inner) {
-		n.hand, n.unwrapped, topic = 0, msg == inner, inner.Topic()
+		n.hand, n.body = 0, inner
 	} else if other := orZero(msg.Topic); !topicname.IsPersistent(other) {
 		topic = other
+	}
+	if n.body != nil {
+		n.unwrapped, topic = msg == inner, n.body.Topic()
 	}
 	n.object = msg.ID()
 	if !n.unwrapped { // the Consumer's own messages have valid ids

@@ -141,10 +141,8 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 		d.ID, d.Object = idOf(cmp.Or(n.Topic, orZero(msg.Topic)), n.object), n.object
 		d.Count = orZero(msg.RedeliveryCount)
 	}
-	if d.Body == nil && msg != nil {
-		if body := c.received(msg); body != nil {
-			d.Body = body
-		}
+	if d.Body == nil {
+		d.Body = n.body
 	}
 	c.raiseCount(&d)
 	return c.nackAs(n, msg, d, known, how)

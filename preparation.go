@@ -212,22 +212,15 @@ func (s *settings) plan() upstream.Plan {
 		Reconsumer: s.reconsumer != nil}
 }
 
+var kinds = map[pulsar.SubscriptionType]partition.Kind{pulsar.Exclusive: partition.Exclusive,
+	pulsar.Failover: partition.Failover, pulsar.Shared: partition.Shared, pulsar.KeyShared: partition.KeyShared}
+
 // groupOptions describes the subscription to the group.
 func (s *settings) groupOptions() partition.Options {
-	o := partition.Options{Stays: s.Source != FromAuto, Drops: s.Source == FromBroker, MemoryLimit: s.MemoryLimit,
+	o := partition.Options{Kind: kinds[s.opts.Type], NonDurable: s.opts.SubscriptionMode == pulsar.NonDurable,
+		Stays: s.Source != FromAuto, Drops: s.Source == FromBroker, MemoryLimit: s.MemoryLimit,
 		MaxDeliveries: s.MaxDeliveries, AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil,
 		RequestTime: upstream.Tick(s.resolution), IndexAcks: s.indexAcks}
-	switch s.opts.Type {
-	case pulsar.Exclusive:
-		o.Kind = partition.Exclusive
-	case pulsar.Failover:
-		o.Kind = partition.Failover
-	case pulsar.Shared:
-		o.Kind = partition.Shared
-	case pulsar.KeyShared:
-		o.Kind = partition.KeyShared
-	}
-	o.NonDurable = s.opts.SubscriptionMode == pulsar.NonDurable
 	switch g := s.opts.AckGroupingOptions; {
 	case g == nil:
 	case g.MaxTime > 0:

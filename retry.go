@@ -189,12 +189,11 @@ func (c *Consumer) outgoingOf(ctx context.Context, msg pulsar.Message, noTopic e
 		d.Count = max(d.Count, orZero(msg.RedeliveryCount))
 	}
 	if d.Body == nil {
-		body := c.received(msg)
-		if body == nil {
-			return d, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in "+
-				"memory: pass the message that Receive returned, or add a method Unwrap() pulsar.Message", msg)
-		}
-		d.Body = body
+		d.Body = n.body
+	}
+	if d.Body == nil {
+		return d, fmt.Errorf("redelivery: cannot republish a wrapped message (%T), since the original is not in "+
+			"memory: pass the message that Receive returned, or add a method Unwrap() pulsar.Message", msg)
 	}
 	return d, nil
 }

@@ -199,7 +199,7 @@ func (s *settings) checkRetries() error {
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too",
 			ErrInvalidOption)
 	case !delays(s.opts.Type) && (s.Reconsume != nil || s.NackRetryTopic > 0):
-		return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff "+
+		return invalid("ConsumerOptions.Type", typeNames[opts.Type], "Shared or Key_Shared with WithReconsumeBackoff "+
 			"and WithNackRetryTopic: the broker delays on no other")
 	}
 	return nil
@@ -283,7 +283,7 @@ func (s *settings) finish() {
 		}
 	}
 	if !s.isWrapped {
-		o.Topics, o.TopicsPattern, o.Type = topicsOf(s.opts), s.opts.TopicsPattern, typeName(s.opts.Type)
+		o.Topics, o.TopicsPattern, o.Type = topicsOf(s.opts), s.opts.TopicsPattern, typeNames[s.opts.Type]
 		o.ReceiverQueueSize, o.BatchIndexAcknowledgment = s.queue(), s.opts.EnableBatchIndexAcknowledgment
 	}
 }

@@ -100,15 +100,5 @@ func checkNumber(what, topic string) error {
 // delays reports whether the broker delays messages on subscriptions of a type.
 func delays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == pulsar.KeyShared }
 
-func typeName(t pulsar.SubscriptionType) string {
-	switch t {
-	case pulsar.Exclusive:
-		return "Exclusive"
-	case pulsar.Failover:
-		return "Failover"
-	case pulsar.Shared:
-		return "Shared"
-	default:
-		return "Key_Shared"
-	}
-}
+var typeNames = map[pulsar.SubscriptionType]string{pulsar.Exclusive: "Exclusive", pulsar.Failover: "Failover",
+	pulsar.Shared: "Shared", pulsar.KeyShared: "Key_Shared"}

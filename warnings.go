@@ -25,7 +25,7 @@ func (s *settings) warnOfFindings() {
 				continue
 			}
 			logged[f.Found] = true
-			s.warn(f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeName(s.opts.Type),
+			s.warn(f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeNames[s.opts.Type],
 				"subscription", s.opts.SubscriptionName)
 		}
 	}
@@ -37,7 +37,7 @@ func (s *settings) warnOfAutoScaling() {
 	if s.opts.EnableAutoScaledReceiverQueueSize && s.publisher.Publisher != nil {
 		s.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit forever, "+
 			"and then no retry or dead letter can be published: leave it out",
-			"type", typeName(s.opts.Type), "subscription", s.opts.SubscriptionName)
+			"type", typeNames[s.opts.Type], "subscription", s.opts.SubscriptionName)
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *settings) warnOfOrder() {
 	if base(first) != base(topics[0]) {
 		s.warn("the retry topic is named after the first topic in the list; a Java consumer names it after "+first+
 			", the first in alphabetical order, and would not find these retries: list that topic first, or set the "+
-			"retry topic", "type", typeName(s.opts.Type), "subscription", s.opts.SubscriptionName)
+			"retry topic", "type", typeNames[s.opts.Type], "subscription", s.opts.SubscriptionName)
 	}
 }
 
