@@ -12,7 +12,6 @@ import (
 // channel is the channel of Chan.
 type channel struct {
 	messages chan pulsar.ConsumerMessage
-	given    bool        // it is the application's MessageChannel
 	fed      atomic.Bool // a goroutine feeds it
 }
 
@@ -134,7 +133,7 @@ func (c *Consumer) receiveFed(ctx context.Context) (pulsar.Message, error) {
 // emptyChannel removes this Consumer's messages from a channel that the application supplied. Messages of other
 // consumers, which may have the same channel, go back into it.
 func (c *Consumer) emptyChannel() {
-	if !c.channel.given {
+	if c.settings.opts.MessageChannel == nil {
 		return
 	}
 	for range len(c.channel.messages) {

@@ -67,37 +67,35 @@ func (c *Consumer) shut() {
 	c.mu.Unlock()
 }
 
-// closeInner closes the inner consumer. pulsar-client-go's Close waits for the interceptors, and a running interceptor
-// may have called Close of the Consumer. So while an interceptor runs, closeInner waits for a second at most.
+// closeInner closes the inner consumer. pulsar-client-go's Close waits for the interceptors.
 func (c *Consumer) closeInner(inner pulsar.Consumer) {
-	if !c.hooks.InterceptorRuns() {
-		upstream.Close(inner)
-		return
-	}
-	closed := make(chan struct{})
+	closed, enough := make(chan struct{}), c.interceptorTime()
 	go func() {
 		upstream.Close(inner)
 		close(closed)
 	}()
 	select {
 	case <-closed:
-	case <-time.After(time.Second):
+	case <-enough:
 	}
 }
 
-// awaitClosed waits until another call of Close has ended, or until ctx is done. The other call may itself be waiting
-// for an interceptor, and this call may come from that interceptor. So while an interceptor runs, awaitClosed waits for
-// a second at most.
+// awaitClosed waits until another call of Close has ended, or until ctx is done. The other call may be waiting for an
+// interceptor.
 func (c *Consumer) awaitClosed(ctx context.Context) {
-	var enough <-chan time.Time
-	if c.hooks.InterceptorRuns() {
-		enough = time.After(time.Second)
-	}
 	select {
 	case <-c.closed:
 	case <-ctx.Done():
-	case <-enough:
+	case <-c.interceptorTime():
 	}
+}
+
+// interceptorTime limits a wait for interceptors to a second while one of them runs, since that one may be the caller.
+func (c *Consumer) interceptorTime() <-chan time.Time {
+	if c.hooks.InterceptorRuns() {
+		return time.After(time.Second)
+	}
+	return nil
 }
 
 // isOver reports whether the Consumer was closed or gave up.

@@ -89,7 +89,10 @@ func newConsumer(s *settings) (*Consumer, error) {
 	}
 	c.ended, c.end = context.WithCancel(context.Background())
 	c.publishing, c.endPublishing = context.WithCancel(context.Background())
-	c.channel.messages = make(chan pulsar.ConsumerMessage)
+	c.channel.messages = s.opts.MessageChannel
+	if c.channel.messages == nil {
+		c.channel.messages = make(chan pulsar.ConsumerMessage)
+	}
 	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Sent: c.sent, Active: c.active, Closed: c.childClosed,
 		Outer: c.outer})
 	c.alarm = time.AfterFunc(math.MaxInt64, c.alarmOver)
@@ -106,7 +109,6 @@ func newConsumer(s *settings) (*Consumer, error) {
 
 // abandon releases the resources of a Consumer whose subscribing failed.
 func (c *Consumer) abandon() {
-	c.closing.Store(true)
 	c.end()
 	c.endPublishing()
 	c.alarm.Stop()
@@ -134,7 +136,7 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 	if c.observer.Subscribed != nil {
 		c.observer.Subscribed(c)
 	}
-	if c.channel.given {
+	if c.settings.opts.MessageChannel != nil {
 		c.startFeeder()
 	}
 }

@@ -145,9 +145,6 @@ func (e *ttlError) Error() string {
 
 func (e *ttlError) Unwrap() error { return e.reason }
 
-// giveUpNote is the Note of a message that becomes a dead letter: the reason that the application gave.
-type giveUpNote struct{ reason error }
-
 // giveUp publishes a message as a dead letter. Until the dead letter is published, the message waits as after any nack.
 // If the dead letter cannot be published, the message comes back, and is given up again. had says that the application
 // had the message: then this delivery counts.
@@ -155,8 +152,8 @@ func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason erro
 	deliveries := d.Count
 	if had {
 		deliveries++
-	} else if note, ok := d.Note.(giveUpNote); ok { // an earlier call gave it up, and could not publish it
-		reason = note.reason
+	} else {
+		reason, _ = d.Note.(error)      // of an earlier call, which could not publish it
 		delay = max(delay, time.Second) // otherwise a publication that fails at once would be repeated without a pause
 	}
 	because := publishing.MaxDeliveries
@@ -168,7 +165,7 @@ func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason erro
 		why = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
 	}
 	d.Count = max(1, deliveries) - 1
-	c.nackAndMove(d, partition.Failure{Delay: delay, Uncounted: !had, Note: giveUpNote{reason}}, why, "dead letter",
+	c.nackAndMove(d, partition.Failure{Delay: delay, Uncounted: !had, Note: reason}, why, "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
 			note.Reason = because
 			return c.publisher.StartDeadLetter(ctx, cm, why, note)

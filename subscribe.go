@@ -71,9 +71,6 @@ func subscribed(client pulsar.Client, subscribe func(pulsar.ConsumerOptions) (pu
 	if err != nil {
 		return nil, err
 	}
-	if opts.MessageChannel != nil {
-		c.channel.messages, c.channel.given = opts.MessageChannel, true
-	}
 	prepared := c.hooks.Options(s.opts, s.plan())
 	subscribeAgain := func() (pulsar.Consumer, error) {
 		// after GiveBack the closed consumer may still write to its own channel
