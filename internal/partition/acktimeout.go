@@ -31,7 +31,7 @@ func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
 		return
 	}
 	d := g.delivery(m)
-	if d.Last && m.body != nil && !m.isStale() {
+	if g.o.isLast(m.count) && m.body != nil && !m.isStale() {
 		g.out.GiveUps = append(g.out.GiveUps, d)
 		return
 	}

@@ -87,7 +87,7 @@
 //	AckID of a whole batch    | upstream's AckID, SettleEntry
 //	AckCumulative             | Upto, upstream's AckIDCumulative, SettleUpto; if that returns an Again, as Ack
 //	AckWithTxn                | BeginAck, upstream's AckWithTxn, EndAck with Undecided
-//	Nack, NackWithDelay, …    | Find for the count, the policy, Nack. If Last: Nack, then as DeadLetter
+//	Nack, NackWithDelay, …    | Find for the count, the policy, Nack. If IsLast: Nack, then as DeadLetter
 //	NackID of a whole batch   | HeldOf, then Nack of each
 //	DeadLetter, Reconsume…    | BeginAck, publish, upstream's AckID, EndAck
 //	Decisions.GiveUps         | Nack with the policy's delay, then as DeadLetter

@@ -132,7 +132,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a batch keeps its newest buffer", "memory.go", "		m.body = c.Body //", "		// "},
 	{"a settled message needs no memory", "ack.go", "	g.drop(m)\n	m.move(Settled)", "	m.move(Settled)"},
 	{"a requested message needs no memory", "request.go", "	g.drop(m)\n	g.clock.Stop", "	g.clock.Stop"},
-	{"a message whose last delivery times out is given up here", "acktimeout.go", "	if d.Last && m.body != nil && !m.isStale() {", "	if false {"},
+	{"a message whose last delivery times out is given up here", "acktimeout.go", "	if g.o.isLast(m.count) && m.body != nil && !m.isStale() {", "	if false {"},
 	{"copies outlive the loss of another partition's connection", "connection.go", "		if p.coming == nil || len(p.coming) > maxComing {\n", "		if true {\n"},
 	{"a copy has the epoch in which the broker sent it", "connection.go", "	p.readEpoch, p.lastRead = c.epoch, ", "	p.readEpoch, p.lastRead = p.sentEpoch, "},
 	{"copies that were cleared when a connection was lost are not requested", "connection.go", "return older.epoch < c.epoch && !p.isQueued(older) })", "return false })"},

@@ -137,7 +137,7 @@ func (g *Group) Recall(now time.Duration, d *Delivery, tries uint32, wait time.D
 		return true
 	}
 	m.count = max(m.count, tries)
-	d.Count, d.Last = m.count, g.o.isLast(m.count)
+	d.Count = m.count
 	if wait > 0 {
 		m.uncounted, m.cause = true, d.Cause
 		g.waitUntil(now, m, add(now, wait))

@@ -11,7 +11,6 @@ type Delivery struct {
 	Note       any    // the caller's, from the nack before
 	Count      uint32 // redelivery count
 	Hand       uint64 // number of the hand-over; 0 for a message's first one, unless the broker counted another before
-	Last       bool   // no delivery is left after this one
 	FromMemory bool   // the broker was not asked for it
 	Again      bool   // the message was handed out before
 
@@ -44,7 +43,7 @@ func (g *Group) describe(m *message, d *Delivery) {
 	*d = Delivery{
 		ID:     ID{p.topic, m.entry.at.ledger, m.entry.at.entry, m.index},
 		Source: p.source, Object: m.id, Body: m.body, Note: m.note,
-		Count: m.count, Hand: m.hand, Last: g.o.isLast(m.count),
+		Count: m.count, Hand: m.hand,
 		Earlier: m.earlier, HeldSince: m.heldSince, HeldFor: m.heldFor,
 	}
 }
