@@ -73,23 +73,21 @@ func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 // then does the Consumer have the payload.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	n, err := nameOfID(id)
+	var batch []partition.ID
+	if err == nil && n.Index < 0 {
+		now := c.lock()
+		batch, err = c.group.HeldOf(n.ID)
+		c.unlockAndAct(now)
+	}
 	if err != nil {
 		c.failNack(err)
 		return
 	}
-	if n.Index >= 0 {
-		c.failNack(c.nack(n, nil, nacking{}))
-		return
+	if len(batch) == 0 {
+		batch = []partition.ID{n.ID}
 	}
-	now := c.lock()
-	held, err := c.group.HeldOf(n.ID)
-	c.unlockAndAct(now)
-	c.failNack(err)
-	if len(held) == 0 && err == nil {
+	for _, n.ID = range batch {
 		c.failNack(c.nack(n, nil, nacking{}))
-	}
-	for _, one := range held {
-		c.failNack(c.nack(name{ID: one, hand: partition.AnyHand, object: id}, nil, nacking{}))
 	}
 }
 

@@ -29,7 +29,12 @@ func (s *settings) prepare(opts pulsar.ConsumerOptions) error {
 	case !s.withoutIndexAcks && s.gainsByIndexAcks() && !upstream.HasTransactions(s.client):
 		s.opts.EnableBatchIndexAcknowledgment, s.indexAcks = true, partition.SentIndexAcks
 	}
-	return s.open()
+	partitions, err := s.partitions()
+	if err != nil {
+		return err
+	}
+	s.setResolution(partitions)
+	return s.openPublisher()
 }
 
 // prepareWrapped completes the settings for a consumer whose options are not known, and opens the publisher.
@@ -107,34 +112,21 @@ func (s *settings) gainsByIndexAcks() bool {
 	return s.isShared() && grouped && !opts.EnableZeroQueueConsumer
 }
 
-// open sets the default resolution and ackTime from the number of partitions that the client reports, and opens the
-// publisher.
-func (s *settings) open() error {
-	partitions := 0 // unknown
-	if client := s.client; client != nil && (s.resolution == 0 || s.shortensAckTime()) {
-		n, err := s.partitions(client)
-		if err != nil {
-			return err
-		}
-		partitions = n
-	}
-	s.setResolution(partitions)
-	return s.openPublisher()
-}
-
 // shortensAckTime reports whether acknowledgements are sent sooner than by pulsar-client-go's default. The number of
 // partitions says how soon.
 func (s *settings) shortensAckTime() bool {
 	return s.opts.AckGroupingOptions == nil && (s.opts.Type == pulsar.Failover || s.opts.Type == pulsar.KeyShared)
 }
 
-// partitions returns how many partitions the topics have. Those of a pattern are not known.
-func (s *settings) partitions(client pulsar.Client) (n int, err error) {
-	if s.opts.SubscriptionName == "" { // client.Subscribe returns the error
+// partitions returns how many partitions the topics have; 0 if that is unknown or sets nothing. Those of a pattern are
+// not known.
+func (s *settings) partitions() (n int, err error) {
+	if s.client == nil || s.resolution != 0 && !s.shortensAckTime() ||
+		s.opts.SubscriptionName == "" { // client.Subscribe returns the error
 		return 0, nil
 	}
 	for _, topic := range topicsOf(s.opts) {
-		partitions, err := client.TopicPartitions(topic)
+		partitions, err := s.client.TopicPartitions(topic)
 		if err != nil {
 			return 0, subscribeError(err, s.opts, topic)
 		}
