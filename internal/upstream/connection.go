@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"maps"
 	"runtime"
 	"strings"
 	"time"
@@ -20,7 +19,8 @@ func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 			return of()
 		}
 		r := &reconnection{Policy: of(), hooks: h}
-		h.until(r, attemptTime) // before Lost: otherwise Reconnecting could return 0 after Lost
+		r.timer = time.AfterFunc(attemptTime, r.end)
+		r.begin(attemptTime) // before Lost: otherwise Reconnecting could return 0 after Lost
 		h.events.Lost()
 		return r
 	}
@@ -48,58 +48,49 @@ func isQuery() bool {
 type reconnection struct {
 	backoff.Policy
 	hooks *Hooks
+	timer *time.Timer // goes off when the reconnection has ended unnoticed
 }
 
 func (r *reconnection) Next() time.Duration {
 	d := r.Policy.Next()
-	r.hooks.until(r, d+attemptTime)
+	r.begin(d + attemptTime)
 	return d
 }
 
 func (r *reconnection) Reset() {
-	r.hooks.mu.Lock()
-	delete(r.hooks.attempts, r)
-	r.hooks.mu.Unlock()
+	r.timer.Stop()
+	r.end()
 	r.Policy.Reset()
 }
 
-const (
-	// attemptTime is longer than any attempt to connect: by default a look-up takes up to 30 s, a connection 10 s and a
-	// subscription 30 s.
-	attemptTime = 2 * time.Minute
-	pruneEvery  = time.Second
-)
+// attemptTime is longer than any attempt to connect: by default a look-up takes up to 30 s, a connection 10 s and a
+// subscription 30 s.
+const attemptTime = 2 * time.Minute
 
-// until notes that a reconnection ends after d at the latest, unless a later call of until gives another time.
-func (h *Hooks) until(r *reconnection, d time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.attempts[r] = time.Now().Add(d)
-	h.prune()
+// begin notes that a reconnection goes on for d at most, unless begin is called again.
+func (r *reconnection) begin(d time.Duration) {
+	r.hooks.mu.Lock()
+	defer r.hooks.mu.Unlock()
+	r.hooks.reconnections[r] = true
+	r.timer.Reset(d)
 }
 
-// prune forgets reconnections that have ended unnoticed. It looks for them once a second, so that ten thousand topics
-// cost little. The caller holds mu.
-func (h *Hooks) prune() {
-	now := time.Now()
-	if len(h.attempts) == 0 || now.Sub(h.pruned) < pruneEvery {
-		return
-	}
-	h.pruned = now
-	maps.DeleteFunc(h.attempts, func(_ *reconnection, until time.Time) bool { return now.After(until) })
+func (r *reconnection) end() {
+	r.hooks.mu.Lock()
+	defer r.hooks.mu.Unlock()
+	delete(r.hooks.reconnections, r)
 }
 
 // Reconnecting returns how many topics or partitions have no connection.
 func (h *Hooks) Reconnecting() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.prune()
-	return len(h.attempts)
+	return len(h.reconnections)
 }
 
 // Forget forgets all reconnections, since their consumer was closed.
 func (h *Hooks) Forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	clear(h.attempts)
+	clear(h.reconnections)
 }

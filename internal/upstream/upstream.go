@@ -37,16 +37,15 @@ type Hooks struct {
 	listener     pulsar.ConsumerEventListener // the application's; may be nil
 	tick         time.Duration                // of requests; 0 if it is unknown
 
-	mu       sync.Mutex
-	asked    time.Time                   // time of the last request
-	running  int                         // calls of interceptors under way
-	attempts map[*reconnection]time.Time // when each reconnection counts as ended
-	pruned   time.Time                   // when attempts was last pruned
+	mu            sync.Mutex
+	asked         time.Time // time of the last request
+	running       int       // calls of interceptors under way
+	reconnections map[*reconnection]bool
 }
 
 // NewHooks returns Hooks that call events.
 func NewHooks(events Events) *Hooks {
-	return &Hooks{events: events, attempts: map[*reconnection]time.Time{}}
+	return &Hooks{events: events, reconnections: map[*reconnection]bool{}}
 }
 
 // Asked notes that redelivery was requested.
