@@ -49,8 +49,8 @@ func (c *Consumer) handedOver(d *partition.Delivery, msg pulsar.Message) {
 
 // next waits for the next message for the application, and describes it in d. If it returns nil, d.Body is set.
 func (c *Consumer) next(ctx context.Context, d *partition.Delivery) error {
-	if ctx.Err() != nil && ctx != c.ended {
-		return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	for {
 		if err := c.pause.wait(ctx, c.ended.Done()); err != nil {
@@ -164,12 +164,8 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 // wait waits for a message from upstream, or for wakeUp.
 func (c *Consumer) wait(ctx context.Context) error {
 	now := c.lock()
-	if c.isReady.Load() {
-		c.unlockAndAct(now)
-		return nil
-	}
 	c.group.ReceiverWaits(now)
-	c.unlockAndAct(now)
+	c.unlockAndAct(now) // wakes await if a message has become due
 	err := c.await(ctx)
 	now = c.lock()
 	c.group.ReceiverContinues(now)

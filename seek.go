@@ -84,13 +84,9 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	if err == nil {
 		c.forget()
 	}
-	again := c.resubscribe(c.ended)
-	switch {
-	case c.isOver():
+	_ = c.resubscribe(c.ended) // after an error the next Receive tries again, and reports its own error
+	if c.isOver() {
 		return ErrClosed
-	case again != nil: // the next Receive tries again
-		// queued, since the logger may call a method that takes the turn
-		c.observerCalls.add(c, func() { c.reportFailure("receive", "subscribing again", again) })
 	}
 	return err
 }
