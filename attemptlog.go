@@ -76,7 +76,7 @@ func (s *settings) openLog(failed func(error)) (*attempts.Log, error) {
 		checkUnread(s.opts, name, "log of attempts", "WithAttemptLog's topic")); err != nil {
 		return nil, err
 	}
-	if base := topicname.Base(name); base == s.publisher.retryTopic || base == s.publisher.deadLetterTopic {
+	if base := topicname.Base(name); base == s.RetryTopic || base == s.DeadLetterTopic {
 		// consumers would take records for messages
 		return nil, invalid("WithAttemptLog's topic", name, "another one than those of retries and dead letters")
 	}

@@ -53,7 +53,7 @@ func (c *Consumer) shut() {
 	c.alarm.Stop()
 	c.calls.wait(patience) // otherwise a message that is being published would not be acknowledged, and come twice
 	c.endPublishing()
-	c.publisher.close()
+	c.settings.closePublisher()
 	c.calls.wait(patience)
 	c.hooks.Flush()
 	c.mu.Lock()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
@@ -29,9 +30,9 @@ import (
 // nack of such a message does not redeliver it.
 type Consumer struct {
 	settings  *settings
-	publisher *publisher    // of retries and dead letters
-	attempts  *attempts.Log // nil without WithAttemptLog
-	observer  Observer      // calls the functions of all observers
+	publisher publishing.Publisher // of retries and dead letters; nil without both
+	attempts  *attempts.Log        // nil without WithAttemptLog
+	observer  Observer             // calls the functions of all observers
 	hooks     *upstream.Hooks
 	messages  upstream.Messages
 	inner     inner
@@ -112,7 +113,7 @@ func (c *Consumer) abandon() {
 	c.end()
 	c.endPublishing()
 	c.alarm.Stop()
-	c.publisher.close()
+	c.settings.closePublisher()
 	c.closeLog()
 }
 

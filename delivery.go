@@ -50,7 +50,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	if !known || !n.unwrapped {
 		i.Count = max(i.Count, orZero(msg.RedeliveryCount))
 	}
-	attempt, published := c.publisher.attemptOf(msg, i.Count)
+	attempt, published := c.settings.attemptOf(msg, i.Count)
 	d := Delivery{
 		Attempt:         attempt,
 		RedeliveryCount: i.Count,
@@ -70,10 +70,10 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 
 // attemptOf returns the number of the attempt at a message with a redelivery count, over all retries, and when the
 // message was first published: zero if a method of msg panics.
-func (p *publisher) attemptOf(msg pulsar.Message, count uint32) (attempt uint32, published time.Time) {
+func (s *settings) attemptOf(msg pulsar.Message, count uint32) (attempt uint32, published time.Time) {
 	attempt = count + min(1, ^count)
 	defer func() { _ = recover() }()
-	if !p.isRetry(msg) {
+	if !s.isRetry(msg) {
 		return attempt, msg.PublishTime()
 	}
 	// the count of a retry includes deliveries of the message that it was made of

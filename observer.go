@@ -239,7 +239,7 @@ func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e 
 		e.Cause = CauseNack
 	case d.Cause == partition.TimedOut:
 		e.Cause = CauseTimeout
-	case c.publisher.isRetry(body):
+	case c.settings.isRetry(body):
 		e.Cause = CauseRetryTopic
 		if delay, ok := publishing.DelayTime(body); ok {
 			e.Due = body.PublishTime().Add(min(delay, maxDelay))

@@ -200,7 +200,7 @@ func (s *settings) queue() int {
 func (s *settings) plan() upstream.Plan {
 	channel, _ := s.buffer()
 	return upstream.Plan{Resolution: s.resolution, Channel: channel, AckTime: s.ackTime,
-		RetryTopic: s.publisher.subscribed(),
+		RetryTopic: s.subscribed(),
 		Reconsumer: s.reconsumer != nil}
 }
 
@@ -240,7 +240,7 @@ func (s *settings) children() int32 {
 		return manyTopics
 	}
 	distinct := map[string]bool{}
-	if retryTopic := s.publisher.subscribed(); retryTopic != "" {
+	if retryTopic := s.subscribed(); retryTopic != "" {
 		distinct[retryTopic] = true
 	}
 	for _, topic := range topics {

@@ -15,7 +15,7 @@ import (
 // openPublisher makes the publisher, and chooses the topics of retries and dead letters. It creates no producer.
 func (s *settings) openPublisher() error {
 	opts, policy, origin := s.opts, s.limits, originOf(s.opts)
-	s.publisher = newPublisher(s, s.reconsumer)
+	s.publishWith(s.reconsumer)
 	switch {
 	case s.reconsumer != nil: // its retry topic may be one that the consumer reads
 		return checkUnread(opts, s.reconsumer.DeadLetterTopic(), "dead letter topic", "the dead letter topic")
@@ -64,70 +64,43 @@ func (s *settings) openPublisher() error {
 	if s.retries && dead == r.RetryTopic() {
 		return invalid("the dead letter topic", dead, "another one than the retry topic")
 	}
-	s.publisher = newPublisher(s, r)
+	s.publishWith(r)
 	return nil
 }
 
-// publisher publishes retries and dead letters.
-type publisher struct {
-	publishing.Publisher                       // nil without retries and dead letters
-	owned                *reconsume.Reconsumer // Close closes it; nil if the Reconsumer is the caller's
-	deadLetterTopic      string                // "" if there is none
-	// full name of the retry topic, whose messages may come early; "" if there is none
-	retryTopic string
-}
-
-// newPublisher returns a publisher that uses a Reconsumer, or nil for none. With Discard, a discarder in front of it
-// acknowledges messages that would become dead letters; both have the limit MaxReconsumes.
-func newPublisher(s *settings, r *reconsume.Reconsumer) *publisher {
-	p := &publisher{}
+// publishWith sets the publisher to one that uses a Reconsumer, or to none if r is nil. With Discard, a discarder in
+// front of it acknowledges messages that would become dead letters; both have the limit MaxReconsumes.
+func (s *settings) publishWith(r *reconsume.Reconsumer) {
 	if r != nil {
-		p.Publisher, p.deadLetterTopic = r.Publisher(s.retries), r.DeadLetterTopic()
+		s.publisher, s.DeadLetterTopic = r.Publisher(s.retries), r.DeadLetterTopic()
 		if s.retries || r == s.reconsumer {
-			p.retryTopic = topicname.Full(r.RetryTopic())
+			s.RetryTopic = topicname.Full(r.RetryTopic())
 		}
 		if r != s.reconsumer {
-			p.owned = r
+			s.owned = r
 		}
 	}
 	if s.limits.Discard {
-		p.Publisher = &discarder{p.Publisher, s.limits.MaxReconsumes, p.isRetry}
+		s.publisher = &discarder{s.publisher, s.limits.MaxReconsumes, s.isRetry}
 	}
-	return p
 }
 
 // subscribed returns the retry topic that the Consumer subscribes to by itself, or "" for none.
-func (p *publisher) subscribed() string {
-	if p.owned == nil {
+func (s *settings) subscribed() string {
+	if s.owned == nil {
 		return ""
 	}
-	return p.retryTopic
-}
-
-// noRetryTopic returns an error if there is no retry topic.
-func (p *publisher) noRetryTopic() error {
-	if p.retryTopic == "" {
-		return ErrNoRetryTopic
-	}
-	return nil
-}
-
-// noDeadLetterTopic returns an error if there is no dead letter topic.
-func (p *publisher) noDeadLetterTopic() error {
-	if p.Publisher == nil {
-		return noDeadLetterTopic{}
-	}
-	return nil
+	return s.RetryTopic
 }
 
 // isRetry reports whether a message came from the retry topic.
-func (p *publisher) isRetry(msg pulsar.Message) bool {
-	return p.retryTopic != "" && publishing.IsFrom(p.retryTopic, msg)
+func (s *settings) isRetry(msg pulsar.Message) bool {
+	return s.RetryTopic != "" && publishing.IsFrom(s.RetryTopic, msg)
 }
 
-func (p *publisher) close() {
-	if p.owned != nil {
-		p.owned.Close()
+func (s *settings) closePublisher() {
+	if s.owned != nil {
+		s.owned.Close()
 	}
 }
 

@@ -152,7 +152,7 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 		cp.Body = cm.Message
 		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)
 	}
-	if c.publisher.isRetry(cm.Message) {
+	if c.settings.isRetry(cm.Message) {
 		counted := publishing.RedeliveryCount(cm.Message)
 		cp.Count += min(counted, ^cp.Count)
 		cp.Earlier = max(publishing.Attempts(cm.Message), counted) - counted

@@ -107,7 +107,7 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	x, err := c.outgoingOf(ctx, msg, c.publisher.noRetryTopic())
+	x, err := c.outgoingOf(ctx, msg, c.settings.RetryTopic != "", ErrNoRetryTopic)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	x, err := c.outgoingOf(ctx, msg, c.publisher.noDeadLetterTopic())
+	x, err := c.outgoingOf(ctx, msg, c.publisher != nil, noDeadLetterTopic{})
 	if err != nil {
 		return err
 	}
@@ -160,9 +160,9 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
 // outgoingOf describes a message that the application wants to publish to another topic. The error says why it cannot.
-// noTopic is the error if there is no such topic.
-func (c *Consumer) outgoingOf(ctx context.Context, msg pulsar.Message, noTopic error) (d partition.Delivery,
-	err error) {
+// noTopic is the error without such a topic.
+func (c *Consumer) outgoingOf(ctx context.Context, msg pulsar.Message, hasTopic bool, noTopic error) (
+	d partition.Delivery, err error) {
 	if ctx.Err() != nil {
 		return d, ctx.Err()
 	}
@@ -170,7 +170,7 @@ func (c *Consumer) outgoingOf(ctx context.Context, msg pulsar.Message, noTopic e
 	switch {
 	case err != nil:
 		return d, err
-	case noTopic != nil:
+	case !hasTopic:
 		return d, noTopic
 	case c.isOver():
 		return d, ErrClosed

@@ -44,7 +44,8 @@ type settings struct {
 	indexAcks          partition.IndexAcks    // SentIndexAcks if prepare switched EnableBatchIndexAcknowledgment on
 	nacksUndecryptable bool                   // messages that cannot be decrypted are nacked
 	isWrapped          bool                   // by Wrap
-	publisher          *publisher
+	publisher          publishing.Publisher   // nil without retries and dead letters
+	owned              *reconsume.Reconsumer  // that of publisher, if Close closes it
 	// how long acknowledgements may wait on Failover and Key_Shared, where a new owner handles a message again if its
 	// acknowledgement was not sent; 0 for upstream's default
 	ackTime time.Duration
@@ -275,7 +276,6 @@ func (s *settings) finish() {
 	o, limits := &s.Options, &s.limits
 	o.Subscription, o.AttemptLog = s.opts.SubscriptionName, s.attempts != nil
 	o.MaxDeliveries, o.MaxReconsumes = limits.MaxDeliveries, limits.MaxReconsumes
-	o.RetryTopic, o.DeadLetterTopic = s.publisher.retryTopic, s.publisher.deadLetterTopic
 	o.InitialSubscriptionName, o.OmitCause = limits.InitialSubscriptionName, limits.OmitCause
 	for _, limit := range []*uint32{&o.MaxDeliveries, &o.MaxReconsumes} {
 		if *limit == reconsume.Unlimited {

@@ -34,7 +34,7 @@ func (s *settings) warnOfFindings() {
 // warnOfAutoScaling warns that upstream reserves more of the client's memory limit than it releases: for each message
 // of a batch upstream also reserves the bytes of all earlier messages of the batch.
 func (s *settings) warnOfAutoScaling() {
-	if s.opts.EnableAutoScaledReceiverQueueSize && s.publisher.Publisher != nil {
+	if s.opts.EnableAutoScaledReceiverQueueSize && s.publisher != nil {
 		s.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit forever, "+
 			"and then no retry or dead letter can be published: leave it out",
 			"type", typeNames[s.opts.Type], "subscription", s.opts.SubscriptionName)
