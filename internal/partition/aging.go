@@ -10,7 +10,6 @@ import (
 // never waits for a whole second, the Group never learns that this moment has come. So the oldest ids beyond
 // settledBytes are forgotten in any case.
 func (g *Group) ageSettled(now time.Duration, p *Partition) {
-	g.reading.at(now)
 	from := recent // the generations that may be trimmed
 	switch {
 	case p.calmEpoch == g.epoch:
