@@ -10,7 +10,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/attempts"
-	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
@@ -45,17 +44,10 @@ type AttemptLog struct {
 // a durable subscription, and a client: that of Subscribe or WithClient.
 func WithAttemptLog(log AttemptLog) Option {
 	return func(s *settings) error {
-		switch {
-		case durations.Wanted(log.OpenTimeout, true) != "":
-			return invalid("WithAttemptLog's OpenTimeout", log.OpenTimeout, durations.Wanted(log.OpenTimeout, true))
-		case durations.Wanted(log.Retention, true) != "":
-			return invalid("WithAttemptLog's Retention", log.Retention, durations.Wanted(log.Retention, true))
-		}
-		if err := checkName("WithAttemptLog's topic", log.Topic); err != nil {
-			return err
-		}
 		s.attempts = &log
-		return nil
+		return cmp.Or(checkDuration("WithAttemptLog's OpenTimeout", log.OpenTimeout, true),
+			checkDuration("WithAttemptLog's Retention", log.Retention, true),
+			checkName("WithAttemptLog's topic", log.Topic))
 	}
 }
 

@@ -114,18 +114,13 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	now := c.lock()
 	c.group.Leave(child)
 	switch {
-	case c.isDeletedTopic(err):
+	case c.settings.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound"): // deleted
 	case c.openTopics.Add(-1) == 0:
 		go c.giveUpReceiving(err)
 	case err != nil: // under the lock: otherwise the last topic could end the Consumer before this failure is reported
 		c.observerCalls.add(c, func() { c.reportFailure("receive", "staying connected to one of the topics", err) })
 	}
 	c.unlockInside(now)
-}
-
-// isDeletedTopic reports whether err means that a topic of the pattern was deleted.
-func (c *Consumer) isDeletedTopic(err error) bool {
-	return c.settings.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
 }
 
 // giveUpReceiving ends the Consumer after its inner consumer has closed itself, or when the client is closed. err is

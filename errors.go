@@ -3,6 +3,11 @@ package redelivery
 import (
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
 // Errors of this package, for errors.Is. Errors of pulsar-client-go are returned unchanged, except that Subscribe may
@@ -49,4 +54,19 @@ func both(one, other string) error {
 // invalid returns an error that names an option, its value, and the allowed ones.
 func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: %s is %v, want %s", ErrInvalidOption, option, value, want)
+}
+
+// checkDuration refuses a duration that an option does not allow; zero says whether 0 is allowed.
+func checkDuration(option string, d time.Duration, zero bool) error {
+	if want := durations.Wanted(d, zero); want != "" {
+		return invalid(option, d, want)
+	}
+	return nil
+}
+
+func checkPolicy(option string, b backoff.RedeliveryBackoff) error {
+	if err := policies.Validate(b); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrInvalidOption, option, err)
+	}
+	return nil
 }

@@ -9,8 +9,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/durations"
-	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -39,8 +37,8 @@ func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
 func WithNackRedeliveryDelay(d time.Duration) Option {
 	return func(s *settings) error {
-		if want := durations.Wanted(d, true); want != "" {
-			return invalid("WithNackRedeliveryDelay", d, want)
+		if err := checkDuration("WithNackRedeliveryDelay", d, true); err != nil {
+			return err
 		}
 		return s.setNackBackoff("WithNackRedeliveryDelay", backoff.Fixed(d))
 	}
@@ -54,11 +52,8 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 // the timeout still counts, even if the application has already received the message again.
 func WithAckTimeout(d time.Duration) Option {
 	return func(s *settings) error {
-		if want := durations.Wanted(d, true); want != "" {
-			return invalid("WithAckTimeout", d, want)
-		}
 		s.AckTimeout, s.timeoutGiven = d, true
-		return nil
+		return checkDuration("WithAckTimeout", d, true)
 	}
 }
 
@@ -66,11 +61,8 @@ func WithAckTimeout(d time.Duration) Option {
 // after timeout + b.Next(redeliveryCount). A negative delay of b counts as 0. The option needs WithAckTimeout.
 func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
-		if err := policies.Validate(b); err != nil {
-			return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff: %w", ErrInvalidOption, err)
-		}
 		s.AckTimeoutBackoff = b
-		return nil
+		return checkPolicy("WithAckTimeoutRedeliveryBackoff", b)
 	}
 }
 
@@ -84,11 +76,8 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 // other types the broker does not delay messages.
 func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
-		if err := policies.Validate(b); err != nil {
-			return fmt.Errorf("%w: WithReconsumeBackoff: %w", ErrInvalidOption, err)
-		}
 		s.Reconsume = b
-		return nil
+		return checkPolicy("WithReconsumeBackoff", b)
 	}
 }
 
@@ -104,11 +93,8 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 // message would lose its order.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
-		if want := durations.Wanted(atLeast, false); want != "" {
-			return invalid("WithNackRetryTopic", atLeast, want)
-		}
 		s.NackRetryTopic = atLeast
-		return nil
+		return checkDuration("WithNackRetryTopic", atLeast, false)
 	}
 }
 

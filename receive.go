@@ -122,7 +122,9 @@ func (c *Consumer) arrive(cm *pulsar.ConsumerMessage, d *partition.Delivery) (ok
 	}
 	verdict, again := c.group.Arrive(now, &cp, d)
 	c.unlockAndAct(now)
-	c.blocked.clear()
+	if c.blocked.on.Load() {
+		c.blocked.on.Store(false)
+	}
 	switch verdict {
 	case partition.Deliver:
 		d.Body = cm.Message

@@ -12,9 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
-	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/nack"
@@ -58,8 +56,8 @@ func (s *settings) warn(msg string, attrs ...any) {
 
 // setNackBackoff sets the policy of nacks; by is the name of the option.
 func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error {
-	if err := policies.Validate(b); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrInvalidOption, by, err)
+	if err := checkPolicy(by, b); err != nil {
+		return err
 	}
 	if s.nackBy != "" && s.nackBy != by {
 		return both(s.nackBy, by)
@@ -71,8 +69,8 @@ func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error 
 // adopt takes over the fields of pulsar.ConsumerOptions about redelivery.
 func (s *settings) adopt() error {
 	opts, delay := &s.opts, s.opts.NackRedeliveryDelay
-	if want := durations.Wanted(delay, true); want != "" {
-		return invalid("ConsumerOptions.NackRedeliveryDelay", delay, want)
+	if err := checkDuration("ConsumerOptions.NackRedeliveryDelay", delay, true); err != nil {
+		return err
 	}
 	policies := opts.NackBackoffPolicy != nil || opts.EnableDefaultNackBackoffPolicy
 	if policies && delay > 0 {

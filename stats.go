@@ -93,13 +93,6 @@ type blocked struct {
 // Key_Shared: by default 50,000 for each consumer of a partition (maxUnackedMessagesPerConsumer).
 const nearLimit = 45_000
 
-// clear notes that a message came.
-func (b *blocked) clear() {
-	if b.on.Load() {
-		b.on.Store(false)
-	}
-}
-
 // checkBlocked checks whether the broker has stopped sending. The alarm calls it once a second while a receiver waits
 // and no message comes.
 func (c *Consumer) checkBlocked() {
