@@ -152,11 +152,9 @@ func (p *Partition) isAnswering() bool {
 	return p.group.connectedEpoch == p.group.epoch && !p.isInactive()
 }
 
-// isUnsent reports whether an entry was not requested, because the broker is about to send it by itself.
-func (r *request) isUnsent() bool { return r.entry != nil && r.tries == 0 }
-
-// isMissing reports whether nothing was requested, and an awaited message has no copy in upstream's queue.
-func (r *request) isMissing() bool { return r.isUnsent() && len(r.notComing()) > 0 }
+// isMissing reports whether an entry was not requested, because the broker is about to send it by itself, and no copy of
+// an awaited message is in upstream's queue.
+func (r *request) isMissing() bool { return r.entry != nil && r.tries == 0 && len(r.notComing()) > 0 }
 
 // messageCame notes that one of the messages that waited for the answer has come.
 func (r *request) messageCame() {
