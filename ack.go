@@ -65,7 +65,7 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 					err = fmt.Errorf("redelivery: AckWithTxn: %v", v)
 				}
 			}()
-			return consumer.AckWithTxn(identified{msg, id, orZero(msg.RedeliveryCount)}, txn)
+			return consumer.AckWithTxn(identified{msg, id}, txn)
 		})
 	})
 }

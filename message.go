@@ -23,15 +23,13 @@ type redelivered struct {
 
 func (m *redelivered) RedeliveryCount() uint32 { return m.count }
 
-// identified is a message under the id of its newest delivery and with the Consumer's count.
+// identified is a message under the id of its newest delivery.
 type identified struct {
 	pulsar.Message
-	id    pulsar.MessageID
-	count uint32
+	id pulsar.MessageID
 }
 
-func (m identified) ID() pulsar.MessageID    { return m.id }
-func (m identified) RedeliveryCount() uint32 { return m.count }
+func (m identified) ID() pulsar.MessageID { return m.id }
 
 // wrap returns the message that the application gets for a delivery.
 func wrap(d *partition.Delivery) pulsar.Message {

@@ -219,14 +219,6 @@ func (c *Consumer) observeCopy(observe func(Event), cm pulsar.ConsumerMessage) {
 	}
 }
 
-// countRedelivered counts a redelivery.
-func (c *Consumer) countRedelivered(d *partition.Delivery) {
-	c.redelivered.Add(1)
-	if !d.FromMemory && d.Due > 0 && c.now()-d.Due > time.Second {
-		c.late.Add(1)
-	}
-}
-
 // deliveredEvent returns the event of a message that the application has just got, with the reason why it came.
 func (c *Consumer) deliveredEvent(d *partition.Delivery, msg pulsar.Message) (e Delivered) {
 	body := d.Body.(pulsar.Message)

@@ -34,7 +34,10 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 // handedOver starts the ack timeout of a message that the application has just got, and notifies observers.
 func (c *Consumer) handedOver(d *partition.Delivery, msg pulsar.Message) {
 	if d.Count > 0 && d.Cause != partition.NoCause {
-		c.countRedelivered(d)
+		c.redelivered.Add(1)
+		if !d.FromMemory && d.Due > 0 && c.now()-d.Due > time.Second {
+			c.late.Add(1)
+		}
 	}
 	if policy := c.settings.ackTimeout; policy != nil && d.Object != nil {
 		timeout := policy.Next(d.Count)

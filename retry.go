@@ -225,7 +225,7 @@ func (c *Consumer) beginMove(ctx context.Context, x partition.Delivery, start pu
 	began, stopReading := c.now(), c.readAhead()
 	msg := x.Body.(pulsar.Message)
 	wait := start(ctx, pulsar.ConsumerMessage{Consumer: answered{a.Source.(pulsar.Consumer), c},
-		Message: identified{msg, a.Object.(pulsar.MessageID), x.Count}}, note)
+		Message: identified{&redelivered{msg, x.Count, 0}, a.Object.(pulsar.MessageID)}}, note)
 	publishing.Begun(ctx)
 	return func() error {
 		err := wait()
