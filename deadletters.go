@@ -124,11 +124,6 @@ func (p *DeadLetterPolicy) checkDiscard() error {
 	return nil
 }
 
-// outlivesTTL reports whether the broker may delete a message before a delay is over.
-func (s *settings) outlivesTTL(msg pulsar.Message, delay time.Duration) bool {
-	return s.DeadBeforeTTL > 0 && msg != nil && publishing.OutlivesTTL(msg.PublishTime(), s.DeadBeforeTTL, delay)
-}
-
 // ttlError is the reason of a dead letter whose message could have expired while it waited.
 type ttlError struct {
 	delay, ttl time.Duration

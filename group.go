@@ -85,10 +85,13 @@ func (c *Consumer) alarmOver() {
 	if c.hooks.Reconnecting() == 0 { // under the lock: otherwise a connection could be lost in between
 		c.group.Connected()
 	}
-	isQuiet := c.group.ReceiverWaitTime(now) >= checkTime
+	unacknowledged := 0
+	if c.settings.isShared() && c.group.ReceiverWaitTime(now) >= checkTime {
+		unacknowledged = c.group.Unacknowledged()
+	}
 	c.unlockAndAct(now)
-	if isQuiet {
-		c.checkBlocked()
+	if unacknowledged >= nearLimit && c.blocked.on.CompareAndSwap(false, true) {
+		c.reportBlocked(now, unacknowledged)
 	}
 }
 

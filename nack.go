@@ -10,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
@@ -158,8 +159,8 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	if how.delay != nil {
 		delay = *how.delay
 	}
-	if canMove && c.settings.outlivesTTL(body, delay) {
-		c.giveUp(d, min(delay, time.Minute), &ttlError{delay, c.settings.DeadBeforeTTL, how.reason}, true)
+	if ttl := c.settings.DeadBeforeTTL; canMove && ttl > 0 && publishing.OutlivesTTL(body.PublishTime(), ttl, delay) {
+		c.giveUp(d, min(delay, time.Minute), &ttlError{delay, ttl, how.reason}, true)
 		return nil
 	}
 	if from := c.settings.NackRetryTopic; canMove && msg != nil && from > 0 && delay >= from {

@@ -93,18 +93,8 @@ type blocked struct {
 // Key_Shared: by default 50,000 for each consumer of a partition (maxUnackedMessagesPerConsumer).
 const nearLimit = 45_000
 
-// checkBlocked checks whether the broker has stopped sending. The alarm calls it once a second while a receiver waits
-// and no message comes.
-func (c *Consumer) checkBlocked() {
-	if !c.settings.isShared() {
-		return
-	}
-	now := c.lock()
-	n := c.group.Unacknowledged()
-	c.unlockAndAct(now)
-	if n < nearLimit || !c.blocked.on.CompareAndSwap(false, true) {
-		return
-	}
+// reportBlocked reports that the broker may have stopped sending, and logs it once a minute at most.
+func (c *Consumer) reportBlocked(now time.Duration, n int) {
 	if last := time.Duration(c.blocked.logged.Load()); last == 0 || now-last >= time.Minute {
 		c.blocked.logged.Store(int64(now))
 		c.log(slog.LevelWarn, "the broker may have stopped sending, because many messages are unacknowledged. "+
