@@ -64,8 +64,8 @@ func (s *settings) openLog(failed func(error)) (*attempts.Log, error) {
 		return nil, nil
 	}
 	name := topicname.In(origin, cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(origin), subscription)))
-	if err := cmp.Or(s.checkFirst("WithAttemptLog", s.attempts.Topic), checkNumber("WithAttemptLog's topic", name),
-		checkUnread(s.opts, name, "log of attempts", "WithAttemptLog's topic")); err != nil {
+	if err := cmp.Or(s.checkFirst("WithAttemptLog", s.attempts.Topic), checkName("WithAttemptLog's topic", name),
+		checkUnread(s.opts, name, "WithAttemptLog's topic")); err != nil {
 		return nil, err
 	}
 	if base := topicname.Base(name); base == s.RetryTopic || base == s.DeadLetterTopic {

@@ -18,7 +18,7 @@ func (s *settings) openPublisher() error {
 	s.publishWith(s.reconsumer)
 	switch {
 	case s.reconsumer != nil: // its retry topic may be one that the consumer reads
-		return checkUnread(opts, s.reconsumer.DeadLetterTopic(), "dead letter topic", "the dead letter topic")
+		return checkUnread(opts, s.reconsumer.DeadLetterTopic(), "the dead letter topic")
 	case policy.MaxReconsumes == 0, policy.Discard && !s.retries:
 		return nil
 	case !s.isWrapped && (origin == "" || opts.SubscriptionName == ""):
@@ -56,8 +56,8 @@ func (s *settings) openPublisher() error {
 		return fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
 	dead := r.DeadLetterTopic()
-	if err := cmp.Or(checkNumber("the dead letter topic", dead),
-		checkUnread(opts, dead, "dead letter topic", "the dead letter topic"),
+	if err := cmp.Or(checkName("the dead letter topic", dead),
+		checkUnread(opts, dead, "the dead letter topic"),
 		checkTopics(opts, r.RetryTopic(), "the retry topic")); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package redelivery
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,12 +23,12 @@ func originOf(opts pulsar.ConsumerOptions) string {
 }
 
 // checkUnread does what checkTopics does, and also refuses a pattern that matches the topic.
-func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
+func checkUnread(opts pulsar.ConsumerOptions, topic, what string) error {
 	if pattern := opts.TopicsPattern; pattern != "" {
 		// unanchored, as in upstream
 		matches, err := regexp.Compile(strings.TrimPrefix(topicname.Full(pattern), topicname.Persistent))
 		if err == nil && matches.MatchString(topic) {
-			return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the "+kind+" "+topic)
+			return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match "+what+" "+topic)
 		}
 	}
 	return checkTopics(opts, topic, what)
@@ -81,17 +82,10 @@ func checkPersistent(topics []string) error {
 	return nil
 }
 
-// checkName refuses an invalid topic name, except "": the first publication would fail.
+// checkName refuses a topic name that is invalid or that pulsar-client-go cannot parse, except "": the first
+// publication would fail.
 func checkName(what, topic string) error {
-	if want := topicname.Want(topic); topic != "" && want != "" {
-		return invalid(what, topic, want)
-	}
-	return nil
-}
-
-// checkNumber refuses a name that was made of a topic and a subscription, and that pulsar-client-go cannot parse.
-func checkNumber(what, topic string) error {
-	if want := topicname.WantNumber(topic); want != "" {
+	if want := cmp.Or(topicname.Want(topic), topicname.WantNumber(topic)); topic != "" && want != "" {
 		return invalid(what, topic, want)
 	}
 	return nil
