@@ -179,9 +179,9 @@ func (c *Consumer) logFailure(d *partition.Delivery, delay time.Duration, how na
 	key := keyOf(d.ID)
 	c.attempts.Failed(key, failed.Count, delay, c.causeOf(how.reason))
 	c.mu.Lock()
-	settled := c.group.IsSettled(d.ID)
+	i, _, _ := c.group.Find(d.ID, partition.AnyHand)
 	c.mu.Unlock()
-	if settled {
+	if i.State == partition.Settled {
 		c.attempts.Settled(key)
 	}
 }

@@ -42,11 +42,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	if c.isOver() {
 		return Delivery{}, ErrClosed
 	}
-	now := c.lock()
-	i, known, _ := c.group.Find(n.ID, n.hand)
-	kept := c.group.IndexAcks() == partition.KeptIndexAcks
-	settled := !known && c.group.IsSettled(n.ID)
-	c.unlockAndAct(now)
+	i, known, _ := c.find(&n)
 	if !known || !n.unwrapped {
 		i.Count = max(i.Count, orZero(msg.RedeliveryCount))
 	}
@@ -58,8 +54,8 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		NackDelay:       max(0, c.nackDelay(i.Count)),
 		FirstPublished:  published,
 		Lost:            i.Current && i.Stale,
-		Begun:           i.Begun && !kept,
-		Settled:         settled,
+		Begun:           i.Begun,
+		Settled:         i.State == partition.Settled,
 		Waiting:         known && i.State != partition.Held,
 	}
 	if i.Current && i.At > 0 {
@@ -93,10 +89,7 @@ func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 		c.reportFailure("count", "reading a redelivery count", err)
 		return 0
 	}
-	now := c.lock()
-	i, known, _ := c.group.Find(n.ID, n.hand)
-	c.unlockAndAct(now)
-	if known {
+	if i, known, _ := c.find(&n); known {
 		return i.Count
 	}
 	return orZero(msg.RedeliveryCount) // the message is settled or unknown

@@ -111,6 +111,13 @@ func nameOfID(id pulsar.MessageID) (name, error) {
 	return name{ID: idOf("", id), hand: partition.AnyHand, object: id}, nil
 }
 
+// find describes a message as the group knows it.
+func (c *Consumer) find(n *name) (i partition.Info, known bool, err error) {
+	now := c.lock()
+	defer c.unlockAndAct(now)
+	return c.group.Find(n.ID, n.hand)
+}
+
 func idOf(topic string, id pulsar.MessageID) partition.ID {
 	index := id.BatchIdx()
 	if index < 0 && id.BatchSize() > 0 { // a chunked message

@@ -121,16 +121,14 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	if !topicname.IsPersistent(n.Topic) {
 		return nil
 	}
-	now := c.lock()
-	i, known, err := c.group.Find(n.ID, n.hand)
-	settled := !known && c.group.IsSettled(n.ID)
-	c.unlockAndAct(now)
+	i, known, err := c.find(&n)
 	switch {
 	case err != nil:
 		return err
 	case c.isOver():
 		return ErrClosed
-	case known && !i.Current, settled && n.unwrapped: // a nack of an earlier delivery, or of a settled message
+	// a nack of an earlier delivery, or of a settled message
+	case known && !i.Current, i.State == partition.Settled && n.unwrapped:
 		return nil
 	case !known && (!upstream.IsMessageID(n.object) || max(n.object.BatchIdx(), n.object.BatchSize()) > largestBatch):
 		return foreign(n.object)

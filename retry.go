@@ -175,9 +175,7 @@ func (c *Consumer) outgoingOf(ctx context.Context, msg pulsar.Message, hasTopic 
 	case c.isOver():
 		return d, ErrClosed
 	}
-	now := c.lock()
-	i, known, err := c.group.Find(n.ID, n.hand)
-	c.unlockAndAct(now)
+	i, known, err := c.find(&n)
 	switch {
 	case err != nil:
 		return d, err

@@ -277,7 +277,7 @@ func (p *process) logFailure(d partition.Delivery, delay time.Duration, snoozed 
 		d.Count++
 	}
 	p.log.Failed(key, d.Count, delay, "")
-	if p.group.IsSettled(d.ID) {
+	if i, _, _ := p.group.Find(d.ID, partition.AnyHand); i.State == partition.Settled {
 		p.log.Settled(key)
 	}
 }

@@ -173,7 +173,7 @@ func (p *process) ackUpto(e, i int) {
 	}
 	for x := range e + 1 {
 		for y := range p.messages[x] {
-			if p.group.IsSettled(w.id(x, y)) {
+			if i, _, _ := p.group.Find(w.id(x, y), partition.AnyHand); i.State == partition.Settled {
 				p.settled(x, y)
 			}
 		}

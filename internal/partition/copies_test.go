@@ -60,8 +60,8 @@ func TestBatchIsNotSettledByItsFirstMessage(t *testing.T) {
 	f.settles(t, at(0, 0))
 	f.arrivesAs(at(1, 0), 1, nil)
 	require.Zero(t, f.partitions["A"].entries[position{1, 0}], "the batch is still in the table")
-	assert.True(t, f.IsSettled(at(0, 0)))
-	assert.False(t, f.IsSettled(at(0, -1)))
+	assert.True(t, f.isSettled(at(0, 0)))
+	assert.False(t, f.isSettled(at(0, -1)))
 }
 
 func TestRequestEndsThoughTheAnswerHasToWait(t *testing.T) {

@@ -2,7 +2,7 @@ package partition
 
 import "time"
 
-// Info describes an unsettled message.
+// Info describes a message. Of a message that is not in the table only State is known: Settled or Unseen.
 type Info struct {
 	Delivery
 	State   State
@@ -10,18 +10,25 @@ type Info struct {
 	Current bool          // the application has the message from the hand-over that Find was asked about
 	Stale   bool          // another consumer may have it
 	At      time.Duration // when its ack timeout or its delay is over; 0 if neither runs
-	Begun   bool          // other messages of its batch are settled
+	Begun   bool          // other messages of its batch are settled, and come again after a restart
 }
 
 // Find describes a message; ok is false if the message is settled or not known.
 func (g *Group) Find(id ID, hand uint64) (i Info, ok bool, err error) {
 	m, err := g.find(id)
-	if m == nil || !m.isOpen() {
-		return Info{}, false, err
+	if m == nil {
+		if p, _ := g.partitionOf(id); p != nil && p.settled.has(id.position(), id.Index) {
+			i.State = Settled
+		}
+		return i, false, err
 	}
-	i = Info{Delivery: g.delivery(m), State: m.state, Stale: m.isStale()}
+	i.State = m.state
+	if !m.isOpen() {
+		return i, false, nil
+	}
+	i.Delivery, i.Stale = g.delivery(m), m.isStale()
 	i.Busy, i.Current = m.busy > 0, m.isWith(hand)
-	i.Begun = m.entry.ack.settled > 0
+	i.Begun = m.entry.ack.settled > 0 && g.o.IndexAcks != KeptIndexAcks
 	if m.timer.IsSet() && (m.state == Held || m.state == Waiting) {
 		i.At = m.timer.At()
 	}
@@ -99,15 +106,6 @@ func (g *Group) Unacknowledged() (most int) {
 		most = max(most, n)
 	}
 	return most
-}
-
-// IsSettled reports whether a message is known to be settled.
-func (g *Group) IsSettled(id ID) bool {
-	if m, _ := g.find(id); m != nil {
-		return m.state == Settled
-	}
-	p, _ := g.partitionOf(id)
-	return p != nil && p.settled.has(id.position(), id.Index)
 }
 
 // Len returns how many entries are in the table.

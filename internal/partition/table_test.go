@@ -41,6 +41,11 @@ func (g group) BeginAck(id ID) (a Ack, err error) {
 	return a, err
 }
 
+func (g group) isSettled(id ID) bool {
+	i, _, _ := g.Find(id, AnyHand)
+	return i.State == Settled
+}
+
 func (g group) Due(now time.Duration) (d Decisions) {
 	if decided := g.Group.Due(now); decided != nil {
 		d = *decided
