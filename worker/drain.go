@@ -95,16 +95,17 @@ func (r *run) logStopped(drained uint64, stuck int) {
 		r.logger.Info("worker: stopped", attrs...)
 		return
 	}
-	msg, why := "worker: stopped; finished messages come again", "the consumer sends no batch-index acknowledgements"
+	msg := "worker: stopped; finished messages may come again"
+	why := "the broker may keep no batch-index acknowledgements"
 	remedy := "acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf"
 	switch stats.IndexAcks {
 	case redelivery.IndexAcksIgnored:
-		why = "the broker keeps no batch-index acknowledgements"
-	case redelivery.IndexAcksUnknown:
-		msg, why = "worker: stopped; finished messages may come again", "the broker may keep no batch-index "+
-			"acknowledgements"
-	default: // off
+		why = "the broker keeps no batch-index acknowledgements, or lost them in an unload"
+	case redelivery.IndexAcksOff:
+		msg = "worker: stopped; finished messages come again"
+		why = "the consumer sends no batch-index acknowledgements"
 		remedy += ", then EnableBatchIndexAcknowledgment: true in pulsar.ConsumerOptions"
+	default: // unknown
 	}
 	r.logger.Warn(msg, append(attrs, "why", why+", and other messages of their batches are not finished",
 		"remedy", remedy)...)

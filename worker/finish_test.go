@@ -166,6 +166,35 @@ func TestLastLineSaysWhyFinishedMessagesComeAgain(t *testing.T) {
 	}
 }
 
+// The broker sent an acknowledged message again: it may keep no batch-index acknowledgements, or have lost them in an
+// unload, as Pulsar 4.0 does.
+func TestLastLineNamesAnUnloadIfAcknowledgedMessagesCameAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var log logtest.Buffer
+	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithRedeliveryFrom(redelivery.FromBroker),
+		redelivery.WithNackRedeliveryDelay(3*time.Second)) // after 2.1 s the broker surely has the acknowledgement
+	publishBatches(t, s, 1, 2)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	handled := 0
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+		handled++
+		if handled == 1 {
+			return nil
+		}
+		if handled == 3 {
+			cancel()
+		}
+		return errors.New("no luck")
+	}, worker.WithConcurrency(1), worker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	require.NoError(t, err)
+	require.NoError(t, w.Run(ctx))
+	require.Equal(t, redelivery.IndexAcksIgnored, c.Stats().IndexAcks)
+	require.Regexp(t, `finished messages may come again" .* unfinished=1 why="the broker keeps no batch-index acknowledgements, `+
+		`or lost them in an unload, .* remedy="acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf"`, log.String())
+}
+
 // An earlier consumer acknowledged some messages of a batch at a broker that keeps batch-index acknowledgements. The
 // consumer that gets the rest never receives these messages.
 func TestDrainDoesNotWaitForMessagesAcknowledgedBefore(t *testing.T) {
