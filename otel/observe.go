@@ -2,6 +2,7 @@ package otelredelivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -121,7 +123,7 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 }
 
 // describe returns the text and the type of an error, even if a method of the error panics. The error may be a nil
-// pointer.
+// pointer. The type is the one that a dead letter names; worker.Permanent and worker.RetryAfter do not hide it.
 func describe(err error) (text string, kind attribute.KeyValue) {
 	defer func() {
 		if recover() != nil {
@@ -129,8 +131,12 @@ func describe(err error) (text string, kind attribute.KeyValue) {
 			text, kind = name+": a method of this error panics", semconv.ErrorTypeKey.String(name)
 		}
 	}()
-	kind = semconv.ErrorType(err)
-	return valid(err.Error()), semconv.ErrorTypeKey.String(valid(kind.Value.AsString()))
+	name := publishing.TypeName(err)
+	var typed interface{ ErrorType() string } // a convention of OpenTelemetry
+	if errors.As(err, &typed) {
+		name = typed.ErrorType()
+	}
+	return valid(err.Error()), semconv.ErrorTypeKey.String(valid(name))
 }
 
 // valid returns a text as UTF-8. Errors may quote payloads, and Pulsar accepts any bytes in a name. If one text were

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"testing"
 	"time"
 
@@ -43,6 +44,26 @@ func TestSpanOfAnErrorThatPanicsHasTheErrorsType(t *testing.T) {
 	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "*fs.PathError: a method of this error panics"},
 		span.Status)
 	assert.Contains(t, span.Attributes, attribute.String("error.type", "*fs.PathError"))
+}
+
+// coded is an error that names its type itself, by OpenTelemetry's convention.
+type coded struct{ error }
+
+func (coded) ErrorType() string { return "card_declined" }
+
+func TestSpanOfAMarkedErrorHasTheTypeOfItsCause(t *testing.T) {
+	for want, err := range map[string]error{
+		"*fs.PathError":     worker.Permanent(&fs.PathError{Op: "open", Path: "p", Err: fs.ErrNotExist}),
+		"*strconv.NumError": worker.RetryAfter(time.Second, &strconv.NumError{Err: strconv.ErrRange}),
+		"card_declined":     worker.Permanent(coded{errors.New("declined")}),
+	} {
+		exporter := tracetest.NewInMemoryExporter()
+		telemetry, newErr := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
+		require.NoError(t, newErr)
+		_ = telemetry.Middleware()(func(context.Context, pulsar.Message) error { return err })(context.Background(), message{})
+		require.Len(t, exporter.GetSpans(), 1)
+		assert.Contains(t, exporter.GetSpans()[0].Attributes, attribute.String("error.type", want))
+	}
 }
 
 // The text of an error may quote a payload, and so contain any bytes. If one text were not UTF-8, an OTLP exporter
