@@ -204,9 +204,6 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 // admitCarefully records that tasks are in a handler before the handler is called. A suspect waits until no other
 // suspect is handled.
 func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled func(), err error) {
-	for i := range tasks {
-		_ = c.renew(&tasks[i]) // settling will return this error, too
-	}
 	suspect, release := c.isSuspect(tasks[0]), func() {}
 	if suspect {
 		release, err = c.takeTurn()

@@ -25,12 +25,9 @@ func (r *run) drain() error {
 	r.notifyPausedFor()
 	stuck := r.stuck()
 	r.logStopped(r.counts.finished()-before, len(stuck))
+	r.end()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end()
-	for _, beat := range r.leftBeats {
-		beat.stop()
-	}
 	return errors.Join(append(stuck, r.lost)...)
 }
 

@@ -31,7 +31,11 @@ func (s *slot) decideAll(tasks []task) {
 	stays := s.stay(tasks) && s.working.Err() == nil
 	for i := range tasks {
 		t, o := &tasks[i], &s.outcomes[i]
-		if o.verb == ack || o.verb == hold {
+		if o.verb == ack {
+			continue
+		}
+		_ = s.consumer.InProgress(t.msg) // settling may take long; it will return this error, too
+		if o.verb == hold {
 			continue
 		}
 		a := attempt{stays: stays && !t.gone && !o.away, drained: s.working.Err() != nil}

@@ -51,8 +51,7 @@ func (r *run) nextToFinish(ctx context.Context) (task, error) {
 			return t, nil
 		case err == nil: // the batch was not begun, and comes again as a whole
 			r.counts.left.Add(1)
-			t.beat.stop()
-			r.keepLeft(&t)
+			r.keepLeft(t.msg)
 		case ctx.Err() != nil || short.Err() == nil:
 			return task{}, err
 		}
@@ -60,17 +59,12 @@ func (r *run) nextToFinish(ctx context.Context) (task, error) {
 	return task{}, errNothingToFinish
 }
 
-// isBegun reports whether a message's batch was begun, and none of its messages was left to the broker. Otherwise it
-// marks the batch as left.
+// isBegun reports whether a message's batch was begun, and none of its messages was left to the broker.
 func (r *run) isBegun(t task) bool {
 	d, err := r.consumer.Delivery(t.msg)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil && d.Begun && !r.left[batchOf(t.msg)] {
-		return true
-	}
-	r.left[batchOf(t.msg)] = true
-	return false
+	return err == nil && d.Begun && !r.leftBatches[batchOf(t.msg)]
 }
 
 // hasToFinish reports whether messages of begun batches are prefetched or wait for their keys, and there is time for

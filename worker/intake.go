@@ -58,7 +58,6 @@ func (s *slot) fill() (err error) {
 
 // putAside puts the slot's messages aside. It reports false if the outage is over.
 func (s *slot) putAside() bool {
-	s.renewAll()
 	if !s.outage.putAside(s.tasks) {
 		return false
 	}
@@ -69,7 +68,6 @@ func (s *slot) putAside() bool {
 // waitToGoOn waits out the pause before a local retry, if there is one. If a drain begins, it leaves the slot's
 // messages to the broker, and returns an error.
 func (s *slot) waitToGoOn() error {
-	s.renewAll()
 	err := sleep(s.taking, s.pause)
 	if err != nil {
 		s.leaveOwn(untried)
@@ -129,7 +127,7 @@ func (r *run) receive(ctx context.Context) (t task, err error) {
 	}
 	for {
 		t.msg, err = r.consumer.Receive(ctx)
-		if err != nil || !r.isAtWork(&t) {
+		if err != nil || !r.isAtWork(t.msg) {
 			return t, err
 		}
 	}
@@ -145,7 +143,7 @@ func (s *slot) takeBatch(ctx context.Context, receive receiver) error {
 	}
 	t, err := receive(s.run, ctx)
 	if err == nil {
-		s.hold(&t)
+		s.add(&t)
 	}
 	return err
 }
@@ -163,16 +161,12 @@ func (s *slot) collect(ctx context.Context, receive receiver) error {
 	began := time.Now()
 	inTime, cancel := context.WithTimeout(ctx, s.batch.MaxWait)
 	defer cancel()
-	var batch []task
 	// An error means that MaxWait is over, that a pause or a drain began, or that the Consumer is lost, which the next
 	// call reports.
 	for bytes := int64(0); err == nil; {
-		if t.beat == nil && (len(batch) == 0 || batch[0].beat != nil) { // if the first has no ack timeout, none has
-			t.beat = s.heartbeat(t.msg, time.Time{})
-		}
-		batch = append(batch, t)
+		s.add(&t)
 		bytes += int64(len(t.msg.Payload()))
-		if len(batch) >= s.batch.MaxMessages || bytes >= s.batch.MaxBytes {
+		if len(s.tasks) >= s.batch.MaxMessages || bytes >= s.batch.MaxBytes {
 			break
 		}
 		t, err = receive(s.run, inTime)
@@ -180,7 +174,6 @@ func (s *slot) collect(ctx context.Context, receive receiver) error {
 			t, err = s.atOnce(ctx, receive)
 		}
 	}
-	s.holdAll(batch)
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // lanes keeps the order of messages within each key. A slot that wants a message takes a waiting one, or receives one
@@ -48,7 +50,7 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			return task{}, ctx.Err()
 		case stepTake:
 			l.notifyRoom()
-			if l.mayBegin(t) && l.isHeld(t) {
+			if l.mayBegin(t) {
 				return t, nil
 			}
 		case stepRoom:
@@ -107,10 +109,7 @@ func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 		msg, err = nil, nil
 	}
 	t.msg = msg
-	if msg != nil && keyOf(msg) != "" {
-		t.beat = l.heartbeat(msg, time.Time{})
-	}
-	if msg != nil && l.isAtWork(&t) {
+	if msg != nil && l.isAtWork(msg) {
 		msg = nil
 	}
 	l.mu.Lock()
@@ -132,21 +131,11 @@ func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	return t, out && (t.lane == nil || l.mayBegin(t)), err
 }
 
-// isHeld reports whether a message is not settled yet. It is settled if it came again while a slow handler had it, and
-// that handler then succeeded.
-func (l *lanes) isHeld(t task) bool {
-	if l.consumer.InProgress(t.msg) == nil {
-		return true
-	}
-	l.forget(&t)
-	return false
-}
-
 // keep makes a failed message, and its key, wait until the next try.
 func (l *lanes) keep(t task, o outcome) {
 	d, err := l.consumer.Delivery(t.counted())
 	if err == nil {
-		err = l.renew(&t)
+		err = l.consumer.InProgress(t.msg)
 	}
 	if err != nil {
 		l.leave(t, "it failed, and could not wait for its next try", err)
@@ -161,7 +150,6 @@ func (l *lanes) keep(t task, o outcome) {
 		t.tries++
 	}
 	if !l.wait(t, o.delay, l.fits(t.msg)) {
-		t.beat.stop()
 		l.leave(t, "it failed after Run returned", o.err)
 	}
 }
@@ -212,6 +200,18 @@ func (l *lanes) stats() (waiting int, full bool) {
 	return l.keys.waiting, len(l.room.over) > 0
 }
 
+// messages returns the messages that wait.
+func (l *lanes) messages() (msgs []pulsar.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range l.keys.lanes {
+		for i := range of.queue {
+			msgs = append(msgs, of.queue[i].msg)
+		}
+	}
+	return msgs
+}
+
 // readyNow counts the messages of producers' batches that a slot could take now.
 func (l *lanes) readyNow() (n int) {
 	if l == nil {
@@ -236,9 +236,6 @@ func (l *lanes) abandon() {
 	left := l.keys.clear()
 	l.room.over = nil
 	l.mu.Unlock()
-	for _, t := range left {
-		t.beat.stop()
-	}
 	l.notifyRoom()
 	if len(left) > 0 {
 		l.counts.left.Add(uint64(len(left)))

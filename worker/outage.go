@@ -196,6 +196,16 @@ func (o *outage) kept() int {
 	return len(o.aside)
 }
 
+// messages returns the messages that are put aside.
+func (o *outage) messages() (msgs []pulsar.Message) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.aside {
+		msgs = append(msgs, o.aside[i].msg)
+	}
+	return msgs
+}
+
 // mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try. The Worker
 // must be paused, or the pause until the next try must be known and long enough. No message may have tries that the
 // Consumer has not counted.

@@ -17,21 +17,31 @@ func (r *run) isOurs(t task) bool {
 	return err == nil || errors.Is(err, redelivery.ErrClosed)
 }
 
-// mayBegin reports whether a message that is out may be handled. If the message is lost, mayBegin drops it, and the
-// lost messages behind it in the lane.
-func (l *lanes) mayBegin(t task) bool {
-	if l.isOurs(t) {
-		return true
+// mayBegin reports whether a message that waited may be handled, and gives the handler its whole ack timeout. Otherwise
+// it drops the message: another consumer may have it, or it was settled or timed out meanwhile.
+func (r *run) mayBegin(t task) bool {
+	switch {
+	case !r.isOurs(t):
+		r.counts.lost.Add(1)
+		if t.lane != nil {
+			r.lanes.lose(t)
+		}
+		return false
+	case errors.Is(r.consumer.InProgress(t.msg), redelivery.ErrNotInFlight):
+		r.forget(&t)
+		return false
 	}
+	return true
+}
+
+// lose drops a lost message that is out, and the lost messages behind it in its lane.
+func (l *lanes) lose(t task) {
 	l.dropLost(t.lane)
-	t.beat.stop()
-	l.counts.lost.Add(1)
 	if !l.ending() {
 		l.done(t.msg)
 		l.holdBack(t.lane)
 		l.notifyRoom()
 	}
-	return false
 }
 
 // lostTime is how long a lane waits for a lost message. If another partition's connection was lost, the Consumer
@@ -78,9 +88,6 @@ func (l *lanes) dropLost(of *lane) {
 		l.wakeOne() // there may be room, and another slot may take the next message
 	}
 	l.mu.Unlock()
-	for _, t := range gone {
-		t.beat.stop()
-	}
 	l.notifyRoom()
 }
 
@@ -92,7 +99,7 @@ func (s *slot) hasWaited() bool {
 // dropLost drops the lost messages among the slot's first n messages, and returns how many of the n are left.
 func (s *slot) dropLost(n int) (left int) {
 	rest := s.tasks[n:]
-	own := slices.DeleteFunc(s.tasks[:n], s.isLost)
+	own := slices.DeleteFunc(slices.Clone(s.tasks[:n]), func(t task) bool { return !s.mayBegin(t) })
 	if len(own) < n {
 		s.holdAll(append(own, rest...))
 	}
@@ -100,20 +107,4 @@ func (s *slot) dropLost(n int) (left int) {
 		s.portion = 0
 	}
 	return len(own)
-}
-
-// isLost reports whether a message that waited must not be handled: it belongs to another consumer now, or its ack
-// timeout was over before it waited, so that it comes again.
-func (r *run) isLost(t task) bool {
-	switch {
-	case t.lane != nil:
-		return !r.lanes.mayBegin(t)
-	case !r.isOurs(t):
-		r.counts.lost.Add(1)
-	case t.waited && errors.Is(r.consumer.InProgress(t.msg), redelivery.ErrNotInFlight):
-	default:
-		return false
-	}
-	t.beat.stop()
-	return true
 }

@@ -39,7 +39,7 @@ func (s *slot) takeProbe() error {
 		s.outage.takesLong()
 		release()
 	})}
-	s.hold(&t)
+	s.add(&t)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (o *outage) pick() (t task, ok bool, err error) {
 			if !ok {
 				break
 			}
-			if !o.isLost(t) {
+			if o.mayBegin(t) {
 				return t, true, nil
 			}
 		}
@@ -186,7 +186,6 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	case err != nil:
 		return false, false, err
 	}
-	_ = o.renew(&t) // settling will return this error, too
 	t.waited = true
 	o.mu.Lock()
 	o.aside = append(o.aside, t)

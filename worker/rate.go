@@ -41,7 +41,6 @@ func (s *slot) waitForRate(n int) error {
 	if unpaid == 0 || s.limiter.AllowN(time.Now(), unpaid) {
 		return nil
 	}
-	s.renewAll()
 	missing, err := s.pay(s.taking, unpaid)
 	if err != nil && s.mayFinish(s.tasks[:n]) {
 		_, err = s.pay(s.working, missing)

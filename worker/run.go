@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+
 	"github.com/pulsar-redelivery/redelivery"
 )
 
@@ -48,16 +50,16 @@ type run struct {
 
 	drainEnds func() time.Time // returns when the drain timeout ends; the first call starts it
 
-	mu        sync.Mutex
-	slots     []*slot
-	lost      error          // why Run ended early: errConsumerLost, or ErrStuck
-	leftBeats []*heartbeat   // heartbeats of messages left to the broker
-	left      map[batch]bool // producers' batches with a message that was left to the broker
+	mu          sync.Mutex
+	slots       []*slot
+	lost        error            // why Run ended early: errConsumerLost, or ErrStuck
+	left        []pulsar.Message // messages left to the broker
+	leftBatches map[batch]bool   // their producers' batches
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
 	r := &run{Worker: w, began: time.Now(), collecting: newTurn(), limiting: newTurn(), rest: rest{turn: newTurn()},
-		letters: letters{turn: newTurn()}, left: map[batch]bool{}}
+		letters: letters{turn: newTurn()}, leftBatches: map[batch]bool{}}
 	r.drainEnds = sync.OnceValue(func() time.Time { return time.Now().Add(w.drainTimeout) })
 	r.taking, r.stop = context.WithCancel(ctx)
 	lasting := context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription())
@@ -82,6 +84,7 @@ func (r *run) run() error {
 	for _, s := range r.all() {
 		r.alive.Go(s.loop)
 	}
+	go r.renewTimeouts()
 	if r.cancelLost {
 		go r.endOnLoss()
 	}

@@ -62,7 +62,6 @@ func (r *run) settleFailed(ctx context.Context, t *task, o *outcome) (waits bool
 // forget ends a task and frees its lane. When the Run ends, it does not free the lane: the message may be left to the
 // broker, and later messages of its key must not overtake it.
 func (r *run) forget(t *task) {
-	t.beat.stop()
 	if t.lane != nil && !r.ending() {
 		r.lanes.done(t.msg)
 		r.lanes.free(t.lane)
@@ -88,12 +87,10 @@ func (r *run) ack(t *task, since time.Time) bool {
 func (r *run) ackAgain(t *task, since time.Time, err error) bool {
 	for n := uint32(0); err != nil; n++ {
 		r.unsettled(*t, "acknowledging", err)
-		if n == 0 {
-			if since.IsZero() {
-				since = time.Now()
-			}
-			_ = r.renew(t) // otherwise the message would come again; the next try returns an error of renew, too
+		if since.IsZero() {
+			since = time.Now()
 		}
+		_ = r.consumer.InProgress(t.msg) // otherwise the message would come again; the next try returns this error, too
 		if time.Since(since) >= ackTimeout || r.isClosed() || sleep(r.working, ackPause.Next(n)) != nil {
 			r.leave(*t, "it was handled, but could not be acknowledged", err)
 			return false
@@ -157,34 +154,22 @@ func (r *run) logAttempt(t task, o outcome) {
 	}
 }
 
-// leave leaves a message to the broker. It renews the ack timeout until Run returns: a timeout would
-// count as an attempt and, after the last delivery, make a dead letter.
+// leave leaves a message to the broker.
 func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
 	if t.lane != nil {
 		r.lanes.done(t.msg)
 	}
-	if r.finishBatches {
-		r.mu.Lock()
-		r.left[batchOf(t.msg)] = true
-		r.mu.Unlock()
-	}
-	r.keepLeft(&t)
+	r.keepLeft(t.msg)
 	r.logLeft(t, why, err)
 }
 
-// keepLeft renews the ack timeout of a message that is left, until Run returns.
-func (r *run) keepLeft(t *task) {
-	if r.renew(t) != nil {
-		return
-	}
+// keepLeft notes that a message is left to the broker. Its ack timeout is renewed until Run returns: a timeout would
+// count as an attempt and, after the last delivery, make a dead letter.
+func (r *run) keepLeft(msg pulsar.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lasting.Err() == nil {
-		r.leftBeats = append(r.leftBeats, t.beat)
-	} else {
-		t.beat.stop()
-	}
+	r.left, r.leftBatches[batchOf(msg)] = append(r.left, msg), true
 }
 
 // settleAll settles the messages of a batch. It begins to publish the dead letters in their order, but does not wait
@@ -192,11 +177,6 @@ func (r *run) keepLeft(t *task) {
 // the order.
 func (r *run) settleAll(tasks []task, outcomes []outcome) {
 	r.ackTogether(tasks, outcomes)
-	for i, o := range outcomes {
-		if o.verb != acked { // it may wait long until the others are settled
-			_ = r.renew(&tasks[i]) // settling will return this error, too
-		}
-	}
 	inOrder, cancel := context.WithTimeout(r.lasting, patience)
 	defer cancel()
 	var letters sync.WaitGroup
@@ -241,6 +221,7 @@ func (r *run) ackTogether(tasks []task, outcomes []outcome) {
 			outcomes[i].verb = acked
 		} else {
 			outcomes[i].since = since
+			_ = r.consumer.InProgress(tasks[i].msg) // it may wait long until the others are settled
 		}
 	}
 }

@@ -66,10 +66,10 @@ func (s *slot) loop() {
 	s.remove(s)
 }
 
-// hold gives the slot a message.
-func (s *slot) hold(t *task) {
+// add gives the slot one more message.
+func (s *slot) add(t *task) {
 	s.mu.Lock()
-	s.tasks = append(s.tasks[:0], *t)
+	s.tasks = append(s.tasks, *t)
 	s.mu.Unlock()
 }
 
@@ -141,7 +141,6 @@ func (s *slot) begin(n int) []task {
 	tasks := s.tasks[:n]
 	for i := range tasks {
 		tasks[i].paid = false
-		s.setAckTimeout(&tasks[i], since)
 	}
 	s.mu.Lock()
 	s.called, s.stage, s.since = n, handling, since

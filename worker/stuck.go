@@ -64,86 +64,56 @@ func (r *run) all() []*slot {
 // isAtWork reports whether a handler still has a message that was redelivered. Then no second handler gets the message:
 // the redelivery waits for the first handler, whose result settles the message. If that handler is stuck, the
 // redelivery is nacked.
-func (r *run) isAtWork(t *task) bool { return t.msg.RedeliveryCount() > 0 && r.takesOver(*t) }
+func (r *run) isAtWork(msg pulsar.Message) bool { return msg.RedeliveryCount() > 0 && r.takesOver(msg) }
 
 // takesOver is isAtWork for a redelivery.
-func (r *run) takesOver(t task) bool {
+func (r *run) takesOver(msg pulsar.Message) bool {
 	for _, s := range r.all() {
-		switch has, stuck := s.has(t); {
-		case !has:
-		case stuck:
-			r.startNackOfStuck(t)
+		has, stuck := s.keepNewer(msg)
+		if stuck { // publishing a dead letter may take long, and the caller takes messages for all slots
+			r.alive.Go(func() { r.nackOfStuck(msg) })
+		}
+		if has {
 			return true
-		default:
-			if t.beat == nil {
-				t.beat = r.heartbeat(t.msg, time.Time{})
-			}
-			return s.keepNewer(t) // false if the handler has just returned
 		}
 	}
 	return false
 }
 
-// startNackOfStuck calls nackOfStuck in a goroutine of its own: publishing a dead letter may take long, and the caller
-// takes messages for all slots. (A closure in takesOver would allocate for each message that is received.)
-func (r *run) startNackOfStuck(t task) { r.alive.Go(func() { r.nackOfStuck(t) }) }
-
 // nackOfStuck nacks a message that came again while its handler is stuck. The nack counts as an attempt, so the message
 // finally becomes a dead letter.
-func (r *run) nackOfStuck(t task) {
-	t.lane = nil // the lane belongs to the delivery that the handler has
+func (r *run) nackOfStuck(msg pulsar.Message) {
+	t := task{msg: msg} // without a lane: that belongs to the delivery that the handler has
 	o := outcome{verb: nack, err: errHangs}.decide(attempt{last: t.isLast(r.consumer)})
 	r.settle(r.lasting, &t, &o)
 }
 
-// find returns the index of a message in the slot's tasks. It returns -1 if the message is not there, or if the handler
-// has returned. The caller holds mu.
-func (s *slot) find(t task) int {
-	if s.stage != handling {
-		return -1
-	}
-	of := nameOf(t.msg)
-	for i := range s.tasks {
-		if nameOf(s.tasks[i].msg) == of {
-			return i
-		}
-	}
-	return -1
-}
-
-// has reports whether the slot's handler has a message, and whether the handler is stuck. If both are true, it marks
-// the task: the message is settled without waiting for the handler.
-func (s *slot) has(t task) (has, stuck bool) {
+// keepNewer keeps a redelivery of a message that the slot's handler has, until the handler returns. has is false if the
+// handler does not have the message, or has returned. If the handler is stuck, keepNewer marks the task instead: the
+// message is settled without waiting for the handler.
+func (s *slot) keepNewer(msg pulsar.Message) (has, stuck bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.find(t)
-	if i >= 0 && s.replaced {
+	if s.stage != handling { // in other stages the slot may be changing its messages
+		return false, false
+	}
+	of := nameOf(msg)
+	i := slices.IndexFunc(s.tasks, func(t task) bool { return nameOf(t.msg) == of })
+	switch {
+	case i < 0:
+		return false, false
+	case s.replaced:
 		s.tasks[i].gone = true
+		return true, true
 	}
-	return i >= 0, s.replaced
-}
-
-// keepNewer keeps t, a redelivery of a message that the slot's handler has, until the handler returns. It reports false
-// if the handler has returned.
-func (s *slot) keepNewer(t task) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.find(t)
-	if i < 0 || s.replaced {
-		return false
-	}
-	first := !slices.ContainsFunc(s.tasks, func(t task) bool { return t.newer != nil })
 	// With a timeout the stuck limit counts from the end of the context, even if a reconnection brings the message
 	// sooner.
-	if first && s.timeout == 0 {
+	if s.timeout == 0 && !slices.ContainsFunc(s.tasks, func(t task) bool { return t.newer != nil }) {
 		call := s.calls
 		time.AfterFunc(s.stuckLimit, func() { s.losePlace(call) })
 	}
-	if before := s.tasks[i].newer; before != nil {
-		before.beat.stop()
-	}
-	s.tasks[i].newer = &t
-	return true
+	s.tasks[i].newer = msg
+	return true, false
 }
 
 // losePlace gives the slot's place to another slot, if the handler has not returned from a call.
@@ -161,17 +131,17 @@ func (s *slot) losePlace(call int) {
 	for i := range next.tasks {
 		next.tasks[i].takeNewer()
 	}
-	var newer []task
+	var newer []pulsar.Message
 	for i := range s.tasks {
 		if t := &s.tasks[i]; t.newer != nil {
-			newer = append(newer, *t.newer)
+			newer = append(newer, t.newer)
 			t.newer, t.gone = nil, true
 		}
 	}
 	s.mu.Unlock()
 	s.replaceBy(next)
-	for _, t := range newer {
-		s.nackOfStuck(t)
+	for _, msg := range newer {
+		s.nackOfStuck(msg)
 	}
 }
 

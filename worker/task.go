@@ -11,15 +11,14 @@ import (
 // task is a message that was taken and is not settled yet.
 type task struct {
 	msg     pulsar.Message
-	beat    *heartbeat // nil for none
-	lane    *lane      // of its key; nil without key order, and without a key
-	newer   *task      // a redelivery that arrived while the handler had this delivery; nil for none
-	retries uint32     // local retries of this delivery
-	tries   uint32     // attempts that the Consumer has not counted, since the message was not nacked after them
-	failed  bool       // it failed in this Worker, and was not nacked
-	waited  bool       // it has waited: in an outage, or in a slot that handled other messages
-	paid    bool       // a token of the rate limit was taken for its next call
-	gone    bool       // it was settled without its handler, which is stuck
+	lane    *lane          // of its key; nil without key order, and without a key
+	newer   pulsar.Message // a redelivery that arrived while the handler had msg; nil for none
+	retries uint32         // local retries of this delivery
+	tries   uint32         // attempts that the Consumer has not counted, since the message was not nacked after them
+	failed  bool           // it failed in this Worker, and was not nacked
+	waited  bool           // it has waited: in an outage, or in a slot that handled other messages
+	paid    bool           // a token of the rate limit was taken for its next call
+	gone    bool           // it was settled without its handler, which is stuck
 }
 
 // counted returns the message with a redelivery count that includes tries.
@@ -61,8 +60,7 @@ func (t *task) age(c *redelivery.Consumer) time.Duration {
 // takeNewer replaces the handler's delivery by a redelivery that arrived while the handler was at work, if any.
 func (t *task) takeNewer() {
 	if t.newer != nil {
-		t.beat.stop()
-		t.msg, t.beat, t.newer = t.newer.msg, t.newer.beat, nil
+		t.msg, t.newer = t.newer, nil
 	}
 }
 
