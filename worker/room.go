@@ -17,9 +17,9 @@ type room struct {
 	logged time.Time
 }
 
-// fits reports whether a waiting message fits the memory limit.
-func (l *lanes) fits(msg pulsar.Message) bool {
-	fits, err := l.consumer.Keep(msg)
+// fits reports whether a message that waits fits the memory limit.
+func (r *run) fits(msg pulsar.Message) bool {
+	fits, err := r.consumer.Keep(msg)
 	return fits || err != nil // settling it returns the error, too
 }
 
