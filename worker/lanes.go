@@ -34,16 +34,12 @@ type step uint8
 const (
 	stepEnd  step = iota // the slot's context has ended
 	stepTake             // the slot has taken a message that waited
-	stepRoom             // the slot checks whether the memory limit has room again
 	stepPull             // the slot takes messages from the Consumer
 	stepIdle             // the slot waits
 )
 
 // next returns a message that may be handled.
 func (l *lanes) next(ctx context.Context) (task, error) {
-	l.mu.Lock()
-	l.room.look = true // the caller's last message may have made room
-	l.mu.Unlock()
 	for {
 		switch step, t, pull := l.step(ctx); step {
 		case stepEnd:
@@ -53,8 +49,6 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			if l.mayBegin(t) {
 				return t, nil
 			}
-		case stepRoom:
-			l.lookForRoom()
 		case stepPull:
 			if t, out, err := l.pull(pull); out || err != nil {
 				return t, err
@@ -76,20 +70,17 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	free, full := l.cancelPull == nil, len(l.room.over) > 0
+	mayPull := l.cancelPull == nil && !l.isFull()
 	switch {
 	case ctx.Err() != nil:
 		l.wakeOne() // in place of this slot
 		return stepEnd, t, nil
-	case len(l.keys.ready) > 0 && !(free && !full && l.triedLast):
+	case len(l.keys.ready) > 0 && !(mayPull && l.triedLast):
 		t = l.keys.take()
-		l.leaves()
 		l.triedLast = t.tries > 0
 		l.wakeOne()
 		return stepTake, t, nil
-	case free && full && l.room.look:
-		return stepRoom, t, nil
-	case free && !full:
+	case mayPull:
 		pull, l.cancelPull = context.WithCancel(ctx)
 		if len(l.keys.ready) > 0 {
 			go l.cancelPull() // so that Receive returns at once, with a message if one is there
@@ -104,30 +95,25 @@ func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context)
 // pull takes a message from the Consumer. out is false if the caller gets no message: Receive was interrupted, or an
 // earlier message of the key is in a handler or waits for its next try.
 func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
-	msg, err := l.consumer.Receive(ctx)
+	var waits bool
+	t.msg, err = l.consumer.Receive(ctx)
 	if err != nil && ctx.Err() != nil {
-		msg, err = nil, nil
-	}
-	t.msg = msg
-	if msg != nil && l.isAtWork(msg) {
-		msg = nil
-	}
-	l.mu.Lock()
-	if msg != nil {
+		err = nil
+	} else if err == nil && !l.isAtWork(t.msg) {
+		l.mu.Lock()
 		out = l.keys.enter(&t)
+		waits = !out
+		l.mu.Unlock()
 	}
-	l.triedLast = l.triedLast && msg != nil && !out
-	l.mu.Unlock()
-	fits := msg == nil || out || l.fits(msg) // before another message is taken
+	if waits {
+		l.fill(t.msg) // before another message is taken
+	}
 	l.mu.Lock()
-	if msg != nil && !out {
-		l.fill(t, fits)
-	}
+	l.triedLast = l.triedLast && waits
 	l.cancelPull()
 	l.cancelPull = nil
 	l.wakeOne()
 	l.mu.Unlock()
-	l.notifyRoom()
 	return t, out && (t.lane == nil || l.mayBegin(t)), err
 }
 
@@ -149,14 +135,15 @@ func (l *lanes) keep(t task, o outcome) {
 	if o.verb != snooze {
 		t.tries++
 	}
-	if !l.wait(t, o.delay, l.fits(t.msg)) {
+	l.fill(t.msg)
+	if !l.wait(t, o.delay) {
 		l.leave(t, "it failed after Run returned", o.err)
 	}
 }
 
 // wait puts a message back into its lane, and delays the lane. If an earlier message of the key arrives during the
 // delay, that message goes first. wait reports false if the Run has ended.
-func (l *lanes) wait(t task, d time.Duration, fits bool) bool {
+func (l *lanes) wait(t task, d time.Duration) bool {
 	defer l.notifyRoom()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +151,6 @@ func (l *lanes) wait(t task, d time.Duration, fits bool) bool {
 		return false
 	}
 	l.keys.putBack(t)
-	l.fill(t, fits)
 	t.lane.timer = time.AfterFunc(d, func() { l.free(t.lane) })
 	return true
 }
@@ -197,7 +183,7 @@ func (l *lanes) stats() (waiting int, full bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.keys.waiting, len(l.room.over) > 0
+	return l.keys.waiting, l.isFull()
 }
 
 // messages returns the messages that wait.
@@ -234,7 +220,6 @@ func (l *lanes) abandon() {
 	}
 	l.mu.Lock()
 	left := l.keys.clear()
-	l.room.over = nil
 	l.mu.Unlock()
 	l.notifyRoom()
 	if len(left) > 0 {

@@ -38,9 +38,8 @@ func (r *run) mayBegin(t task) bool {
 func (l *lanes) lose(t task) {
 	l.dropLost(t.lane)
 	if !l.ending() {
-		l.done(t.msg)
+		l.done(t)
 		l.holdBack(t.lane)
-		l.notifyRoom()
 	}
 }
 
@@ -52,18 +51,19 @@ const lostTime = 3 * time.Second
 // newer messages of its key. During lostTime slots take messages even if there is no room, since the lost message may
 // be among them.
 func (l *lanes) holdBack(of *lane) {
+	defer l.notifyRoom()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hasEnded() {
 		return
 	}
 	l.room.lost++
-	l.room.over = nil
 	l.wakeOne()
 	of.timer = time.AfterFunc(lostTime, func() {
 		l.mu.Lock()
 		l.room.lost--
 		l.mu.Unlock()
+		l.notifyRoom()
 		l.free(of)
 	})
 }
@@ -80,15 +80,11 @@ func (l *lanes) dropLost(of *lane) {
 	l.mu.Lock()
 	if !l.hasEnded() {
 		l.keys.drop(of, gone)
-		for _, t := range gone {
-			l.leaves()
-			l.ends(t.msg)
-		}
 		l.counts.lost.Add(uint64(len(gone)))
-		l.wakeOne() // there may be room, and another slot may take the next message
+		l.wakeOne() // another slot may take the next message
 	}
 	l.mu.Unlock()
-	l.notifyRoom()
+	l.done(gone...)
 }
 
 // hasWaited reports whether the slot's messages may have waited since they were taken.

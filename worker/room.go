@@ -8,13 +8,18 @@ import (
 )
 
 // room says whether the Consumer's memory limit has room for more messages that wait for their keys. These messages and
-// those that wait for redelivery share the limit. WithConcurrency messages may wait in any case. lanes.mu guards room.
+// those that wait for redelivery share the limit. lanes.mu guards room.
 type room struct {
-	over   []pulsar.Message // messages that wait or are out, and do not fit; while there are any, no message is taken
-	look   bool             // a message was taken or settled, so those in over may fit now
-	full   change           // reports whether over has messages
-	lost   int              // lanes that wait for a lost message; while there are any, over is empty
+	over   []pulsar.Message // messages that wait or are out, and did not fit when they were last checked
+	lost   int              // lanes that wait for a lost message; while there are any, messages are taken in any case
+	full   change           // reports whether no messages are taken
 	logged time.Time
+}
+
+// isFull reports whether no more messages are taken. WithConcurrency messages may wait in any case. The caller holds
+// mu.
+func (l *lanes) isFull() bool {
+	return len(l.room.over) > 0 && l.keys.waiting > l.concurrency && l.room.lost == 0
 }
 
 // fits reports whether a message that waits fits the memory limit.
@@ -23,20 +28,16 @@ func (r *run) fits(msg pulsar.Message) bool {
 	return fits || err != nil // settling it returns the error, too
 }
 
-// fill notes that a message waits, and whether it fits. The caller holds mu.
-func (l *lanes) fill(t task, fits bool) {
-	l.ends(t.msg) // removes an earlier delivery of the message
-	if !fits && !l.hasEnded() && l.keys.waiting > l.concurrency && l.room.lost == 0 {
-		l.room.over, l.room.look = append(l.room.over, t.msg), false
+// fill checks whether a message that waits fits. If it does not, slots may take no more messages.
+func (l *lanes) fill(msg pulsar.Message) {
+	fits := l.fits(msg)
+	l.mu.Lock()
+	l.ends(msg) // an earlier delivery of the message
+	if !fits {
+		l.room.over = append(l.room.over, msg)
 	}
-}
-
-// leaves notes that a message no longer waits. The caller holds mu.
-func (l *lanes) leaves() {
-	l.room.look = true
-	if l.keys.waiting <= l.concurrency {
-		l.room.over = nil
-	}
+	l.mu.Unlock()
+	l.notifyRoom()
 }
 
 // ends notes that a message needs no room any more. The caller holds mu.
@@ -44,27 +45,18 @@ func (l *lanes) ends(msg pulsar.Message) {
 	l.room.over = slices.DeleteFunc(l.room.over, func(over pulsar.Message) bool { return nameOf(over) == nameOf(msg) })
 }
 
-// done notes that a message that was out needs no room any more. Other messages may fit now. done wakes a slot that
-// checks this, since the slot that had the message may not check.
-func (l *lanes) done(msg pulsar.Message) {
+// done notes that messages need no room any more. It checks whether others fit now, and wakes a slot, since the slot
+// that had the messages may take no others.
+func (l *lanes) done(tasks ...task) {
 	l.mu.Lock()
-	full := len(l.room.over) > 0
-	if full {
-		l.ends(msg)
-		l.room.look = true
-		l.wakeOne()
+	if len(l.room.over) == 0 {
+		l.mu.Unlock()
+		return
 	}
-	l.mu.Unlock()
-	if full {
-		l.notifyRoom()
+	for _, t := range tasks {
+		l.ends(t.msg)
 	}
-}
-
-// lookForRoom checks whether the messages in over fit now. When all of them fit, slots take messages again.
-func (l *lanes) lookForRoom() {
-	l.mu.Lock()
 	over := slices.Clone(l.room.over)
-	l.room.look = false
 	l.mu.Unlock()
 	for _, msg := range over {
 		if !l.fits(msg) {
@@ -74,13 +66,14 @@ func (l *lanes) lookForRoom() {
 		l.ends(msg)
 		l.mu.Unlock()
 	}
+	l.wakeOne()
 	l.notifyRoom()
 }
 
 // notifyRoom reports a change: there is no more room, or there is room again. It logs the lack of room, at most once a
 // minute.
 func (l *lanes) notifyRoom() {
-	l.room.full.report(&l.mu, func() bool { return len(l.room.over) > 0 }, func(full bool) func() {
+	l.room.full.report(&l.mu, l.isFull, func(full bool) func() {
 		waiting, log := l.keys.waiting, full && time.Since(l.room.logged) >= time.Minute
 		if log {
 			l.room.logged = time.Now()

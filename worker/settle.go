@@ -63,7 +63,7 @@ func (r *run) settleFailed(ctx context.Context, t *task, o *outcome) (waits bool
 // broker, and later messages of its key must not overtake it.
 func (r *run) forget(t *task) {
 	if t.lane != nil && !r.ending() {
-		r.lanes.done(t.msg)
+		r.lanes.done(*t)
 		r.lanes.free(t.lane)
 	}
 }
@@ -157,9 +157,6 @@ func (r *run) logAttempt(t task, o outcome) {
 // leave leaves a message to the broker.
 func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
-	if t.lane != nil {
-		r.lanes.done(t.msg)
-	}
 	r.keepLeft(t.msg)
 	r.logLeft(t, why, err)
 }
