@@ -12,14 +12,8 @@ import (
 // This file tries messages in an outage, one at a time: it waits for the pause, looks ahead at the next messages, and
 // chooses one of them.
 
-// probe is the try of a message in an outage. Until it ends or takes long, no other message is tried.
-type probe struct {
-	timer   *time.Timer // lets another message be tried when this one takes long
-	release func()
-}
-
 // takeProbe waits until the slot may try a message, and gives the slot that message. It gives the slot none if the
-// outage ends first.
+// outage ends first. Until the try ends or takes long, no other message is tried.
 func (s *slot) takeProbe() error {
 	mine, err := s.outage.wait()
 	if err != nil || !mine {
@@ -35,10 +29,14 @@ func (s *slot) takeProbe() error {
 		limit = min(limit, s.overdue())
 	}
 	release := sync.OnceFunc(s.outage.probing.unlock)
-	s.probe = &probe{release: release, timer: time.AfterFunc(limit, func() {
+	timer := time.AfterFunc(limit, func() {
 		s.outage.takesLong()
 		release()
-	})}
+	})
+	s.probe = func() {
+		timer.Stop()
+		release()
+	}
 	s.add(&t)
 	return nil
 }
@@ -46,8 +44,7 @@ func (s *slot) takeProbe() error {
 // endProbe lets another slot try a message.
 func (s *slot) endProbe() {
 	if s.probe != nil {
-		s.probe.timer.Stop()
-		s.probe.release()
+		s.probe()
 		s.probe = nil
 	}
 }

@@ -14,7 +14,7 @@ type slot struct {
 	outcomes []outcome     // of the messages that the handler has, or had last; the handler sets only their errors
 	whole    bool          // the batch failed as a whole
 	pause    time.Duration // before a local retry
-	probe    *probe        // the try of a message in an outage; nil for none
+	probe    func()        // ends the try of a message in an outage; nil for none
 	returned func()        // notes, for the crash limit, that the handler has returned; nil without a crash limit
 
 	mu       sync.Mutex // guards the fields below, which only the slot changes, except where a comment says otherwise
@@ -80,32 +80,23 @@ func (s *slot) holdAll(tasks []task) {
 	s.mu.Unlock()
 }
 
-// call calls the handler with the first n messages.
+// call calls the handler with the first n messages. The context that the handler gets ends after the timeout, or when
+// the messages are lost.
 func (s *slot) call(n int) {
-	tasks := s.begin(n)
-	if s.timeout == 0 && !s.cancelLost {
-		s.handTo(s.working, tasks)
-		return
-	}
-	s.handWithin(tasks)
-}
-
-// handWithin calls the handler with a context that ends after the timeout, or when the messages are lost.
-func (s *slot) handWithin(tasks []task) {
-	ctx := s.working
+	tasks, ctx := s.begin(n), s.working
 	if s.timeout > 0 {
-		call := s.calls
-		withTimeout, cancel := context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)
 		defer cancel()
+		call := s.calls
 		defer time.AfterFunc(s.overdue(), func() { s.warn(call) }).Stop()
-		ctx = withTimeout
 	}
 	if s.cancelLost {
-		untilLost, cancel := context.WithCancelCause(ctx)
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
 		s.setEndCall(cancel)
 		defer s.setEndCall(nil)
-		ctx = untilLost
 	}
 	s.handTo(ctx, tasks)
 }

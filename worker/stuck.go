@@ -147,15 +147,8 @@ func (s *slot) losePlace(call int) {
 
 // replaceBy starts another slot. If too many handlers are stuck, it ends the Run instead.
 func (r *run) replaceBy(next *slot) {
-	stuck := 0
-	for _, s := range r.all() {
-		s.mu.Lock()
-		if s.replaced {
-			stuck++
-		}
-		s.mu.Unlock()
-	}
 	r.mu.Lock()
+	stuck := len(r.slots) + 1 - r.concurrency
 	begins := r.taking.Err() == nil && stuck <= r.concurrency
 	switch {
 	case begins:
