@@ -95,9 +95,6 @@ func (s *settings) needsLog(consumer *redelivery.Consumer) error {
 
 // limit returns the error for a message that has reached the limit, and nil for any other message.
 func (c *crashes) limit(msg pulsar.Message) error {
-	if c == nil {
-		return nil
-	}
 	if n := int(c.log.Crashes(attempts.KeyOf(msg))); n >= c.crashLimit {
 		return Permanent(&CrashError{n})
 	}
@@ -138,37 +135,30 @@ func (c *crashes) isSuspect(t task) bool { return c.log.Crashes(attempts.KeyOf(t
 
 // share returns how many of a slot's tasks to handle together. A suspect is handled alone.
 func (c *crashes) share(tasks []task) int {
-	switch i := slices.IndexFunc(tasks, c.isSuspect); i {
-	case -1:
-		return len(tasks)
-	default:
+	if i := slices.IndexFunc(tasks, c.isSuspect); i >= 0 {
 		return max(1, i)
 	}
+	return len(tasks)
 }
 
-// admit waits until a handler may have the slot's first n messages, and returns how many of them are not lost by then.
-// If some are lost, it admits the others once more: the record of a lost message would make its new consumer wait.
-func (s *slot) admit(n int) (left int, err error) {
-	for {
-		n = s.crashes.share(s.tasks[:n])
-		keys := keysOf(s.tasks[:n])
-		s.returned, err = s.crashes.admit(s.tasks[:n])
-		if err != nil {
-			s.leaveOwn(untried)
-			return 0, err
-		}
-		if left = s.dropLost(n); left == n {
-			return n, nil
-		}
-		s.returned()
-		for _, k := range keys {
-			s.crashes.log.Ended(k)
-		}
-		if left == 0 {
-			return 0, nil
-		}
-		n = left
+// admit waits until a handler may have the slot's first n messages, and returns how many it may have. If some are lost
+// by then, it may have none yet: the record of a lost message would make its new consumer wait.
+func (s *slot) admit(n int) (admitted int, err error) {
+	n = s.crashes.share(s.tasks[:n])
+	keys := keysOf(s.tasks[:n])
+	s.returned, err = s.crashes.admit(s.tasks[:n])
+	if err != nil {
+		s.leaveOwn(untried)
+		return 0, err
 	}
+	if s.dropLost(n) == n {
+		return n, nil
+	}
+	s.returned()
+	for _, k := range keys {
+		s.crashes.log.Ended(k)
+	}
+	return 0, nil
 }
 
 // admit waits until tasks may be handled, and returns a function to call when their handler has returned. It returns an

@@ -56,8 +56,10 @@ func read(err error) outcome {
 	var permanent *permanentError
 	var retry *retryAfterError
 	switch {
+	case isCrash(err):
+		return outcome{verb: dead, err: cause(err), because: publishing.Crashed}
 	case errors.As(err, &permanent):
-		return outcome{verb: dead, err: cause(err), because: because(permanent)}
+		return outcome{verb: dead, err: cause(err), because: publishing.Permanent}
 	case errors.As(err, &retry):
 		return outcome{verb: again, delay: retry.delay, err: cause(err)}
 	default:
@@ -75,13 +77,6 @@ func cause(err error) error {
 		return e.error
 	}
 	return err
-}
-
-func because(err *permanentError) string {
-	if _, crashed := err.error.(*CrashError); crashed { //nolint:errorlint // as limit made it
-		return publishing.Crashed
-	}
-	return publishing.Permanent
 }
 
 // read is the function read, but methods of err may panic, as those of a nil pointer do. If one panics, an error that

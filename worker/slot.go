@@ -104,10 +104,12 @@ func (s *slot) call(n int) {
 // handTo calls the handler, or makes the limit of crashes the result of a message that has reached it.
 func (s *slot) handTo(ctx context.Context, tasks []task) {
 	s.notifyHandling(tasks)
-	if s.crashes != nil && len(tasks) == 1 && s.crashes.givesUp(tasks[0].msg) { // a suspect is handled alone
-		s.counts.crashed.Add(1)
-		s.fail(s.crashes.limit(tasks[0].msg))
-		return
+	if s.crashes != nil && len(tasks) == 1 { // a suspect is handled alone
+		if err := s.crashes.limit(tasks[0].msg); err != nil {
+			s.counts.crashed.Add(1)
+			s.fail(err)
+			return
+		}
 	}
 	s.whole = s.handle(ctx, tasks, s.outcomes)
 }
