@@ -14,15 +14,7 @@ func (s *slot) next() (n int, err error) {
 	if err = s.fill(); err != nil || len(s.tasks) == 0 {
 		return 0, err
 	}
-	n = len(s.tasks)
-	if s.portion > 0 {
-		n = min(n, s.portion)
-	}
-	if s.limiter != nil {
-		if err = s.waitForRate(n); err != nil {
-			return 0, err
-		}
-	}
+	n = s.share()
 	if s.crashes != nil {
 		return s.admit(n)
 	}
@@ -30,6 +22,14 @@ func (s *slot) next() (n int, err error) {
 		n = s.dropLost(n)
 	}
 	return n, nil
+}
+
+// share is how many of its messages the slot hands to the handler next.
+func (s *slot) share() int {
+	if s.portion > 0 {
+		return min(s.portion, len(s.tasks))
+	}
+	return len(s.tasks)
 }
 
 // fill gives the slot messages: those it still has, one to try in an outage, or new ones. It may return with none.
@@ -71,8 +71,9 @@ func (s *slot) waitToGoOn() error {
 	err := sleep(s.taking, s.pause)
 	if err != nil {
 		s.leaveOwn(untried)
+		return err
 	}
-	return err
+	return s.waitForRate()
 }
 
 // takeLimited takes messages for a handler, at the rate limit. Only one slot takes at a time, so that the others do not
@@ -91,7 +92,7 @@ func (s *slot) takeLimited() error {
 	if err := s.take(); err != nil {
 		return err
 	}
-	return s.waitForRate(len(s.tasks))
+	return s.waitForRate()
 }
 
 // receiver takes a message. Its error says that none came before ctx was done, or that no more will come. It is a

@@ -38,7 +38,7 @@ func (s *slot) takeProbe() error {
 		release()
 	}
 	s.add(&t)
-	return nil
+	return s.waitForRate()
 }
 
 // endProbe lets another slot try a message.

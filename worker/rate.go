@@ -28,20 +28,14 @@ func WithRateLimit(limiter *rate.Limiter) Option {
 	}
 }
 
-// waitForRate waits until the limiter allows a handler to get the first n messages of the slot. If the Run ends before
+// waitForRate waits until the limiter allows a handler to get the slot's share of messages. If the Run ends before
 // that, waitForRate leaves all messages of the slot to the broker, and returns an error.
-func (s *slot) waitForRate(n int) error {
-	unpaid := 0
-	for i := range s.tasks[:n] {
-		if t := &s.tasks[i]; !t.paid {
-			t.paid = true
-			unpaid++
-		}
-	}
-	if unpaid == 0 || s.limiter.AllowN(time.Now(), unpaid) {
+func (s *slot) waitForRate() error {
+	n := s.share()
+	if s.limiter == nil || s.limiter.AllowN(time.Now(), n) {
 		return nil
 	}
-	missing, err := s.pay(s.taking, unpaid)
+	missing, err := s.pay(s.taking, n)
 	if err != nil && s.mayFinish(s.tasks[:n]) {
 		_, err = s.pay(s.working, missing)
 	}

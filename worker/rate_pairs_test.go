@@ -14,7 +14,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -218,23 +217,6 @@ func TestDrainFinishesBegunBatchesAtTheRateLimit(t *testing.T) {
 			require.Zero(t, w.Stats().Succeeded%each)
 		})
 	}
-}
-
-// A suspect of WithCrashLimit is handled alone. The others of its batch wait, and take no second token.
-func TestSuspectsOfABatchTakeOneTokenEach(t *testing.T) {
-	t.Parallel()
-	const n = 10
-	c, _, _ := afterACrash(t, n)
-	limiter := rate.NewLimiter(1e-9, n) // there are n tokens, and in practice no more come
-	w, err := worker.NewBatch(c, func(context.Context, []pulsar.Message) error { return nil }, worker.Batch{MaxMessages: n, MaxWait: time.Second},
-		worker.WithRateLimit(limiter), worker.WithCrashLimit(5), worker.WithConcurrency(1))
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	require.Eventually(t, func() bool { return w.Stats().Succeeded == n }, 30*time.Second, 10*time.Millisecond)
-	stop()
-	require.NoError(t, waittest.Next(t, ended))
 }
 
 // Giving messages back makes the Consumer subscribe again. So one SUBSCRIBE shows that none was given back.

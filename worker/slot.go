@@ -132,9 +132,6 @@ func (s *slot) begin(n int) []task {
 		since = s.now()
 	}
 	tasks := s.tasks[:n]
-	for i := range tasks {
-		tasks[i].paid = false
-	}
 	s.mu.Lock()
 	s.called, s.stage, s.since = n, handling, since
 	s.calls++

@@ -17,7 +17,6 @@ type task struct {
 	tries   uint32         // attempts that the Consumer has not counted, since the message was not nacked after them
 	failed  bool           // it failed in this Worker, and was not nacked
 	waited  bool           // it has waited: in an outage, or in a slot that handled other messages
-	paid    bool           // a token of the rate limit was taken for its next call
 	gone    bool           // it was settled without its handler, which is stuck
 }
 
