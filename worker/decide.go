@@ -14,14 +14,15 @@ import (
 
 // outcome is how a message is settled.
 type outcome struct {
-	err     error          // the handler's; nil for ack
-	because string         // of dead: why the message becomes a dead letter, for package publishing
-	delay   time.Duration  // of again and snooze
-	since   time.Time      // of ack: when acknowledging it together with its batch failed; zero if that has not failed
-	pause   *pauseForError // the handler's PauseFor; nil for none
-	verb    verb
-	or      verb // replaces dead if no dead letter can be published
-	away    bool // the delay is longer than the pause of an outage: the message is nacked, and other messages are tried
+	err      error          // the handler's; nil for ack
+	because  string         // of dead: why the message becomes a dead letter, for package publishing
+	delay    time.Duration  // of again and snooze
+	since    time.Time      // of ack: when acknowledging it together with its batch failed; zero if that has not failed
+	pause    *pauseForError // the handler's PauseFor; nil for none
+	verb     verb
+	or       verb // replaces dead if no dead letter can be published
+	panicked bool // the error is or wraps a PanicError, which was logged
+	away     bool // the delay is longer than the pause of an outage: the message is nacked, and others are tried
 }
 
 type verb uint8
@@ -93,6 +94,8 @@ func (w *Worker) read(err error) (o outcome) {
 	o = read(err)
 	if o.err != nil {
 		_ = o.err.Error()
+		var panicked *PanicError
+		o.panicked = errors.As(o.err, &panicked)
 	}
 	return o
 }

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -16,21 +15,10 @@ const maxText = 1024
 // logFailures logs the errors of messages that failed. A panic was logged already, with its stack.
 func (s *slot) logFailures(tasks []task, outcomes []outcome) {
 	for i, o := range outcomes {
-		if o.err != nil && o.verb != snooze && o.because != publishing.Crashed && !isPanic(o.err) {
+		if o.err != nil && o.verb != snooze && o.because != publishing.Crashed && !o.panicked {
 			s.logFailure(tasks[i], o.err)
 		}
 	}
-}
-
-// isPanic reports whether an error is or wraps a PanicError. Methods of err may panic.
-func isPanic(err error) (is bool) {
-	defer func() {
-		if recover() != nil {
-			is = false
-		}
-	}()
-	var panicked *PanicError
-	return errors.As(err, &panicked)
 }
 
 func (w *Worker) logFailure(t task, err error) {
