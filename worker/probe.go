@@ -105,24 +105,16 @@ func (o *outage) takesLong() {
 
 // pick returns the message to try next, and false if there is none yet. The caller has the turn.
 func (o *outage) pick() (t task, ok bool, err error) {
-	for dropped := true; dropped; { // dropping another consumer's message is no try
-		if err = o.lookAhead(); err != nil {
-			return t, false, err
-		}
-		if o.pauser.isPaused() || o.taking.Err() != nil {
-			return t, false, o.taking.Err()
-		}
-		for dropped = false; ; dropped = true {
-			t, ok = o.choose()
-			if !ok {
-				break
-			}
-			if o.mayBegin(t) {
-				return t, true, nil
-			}
-		}
+	if err = o.lookAhead(); err != nil {
+		return t, false, err
 	}
-	return t, false, nil
+	if o.pauser.isPaused() || o.taking.Err() != nil {
+		return t, false, o.taking.Err()
+	}
+	for t, ok = o.choose(); ok && !o.mayBegin(t); {
+		t, ok = o.choose()
+	}
+	return t, ok, nil
 }
 
 // choose takes the message that is tried next out of aside. It reports false if aside has none or the outage is over.
