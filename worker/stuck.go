@@ -195,26 +195,19 @@ func (r *run) endOnLoss() {
 // endIfLost ends the context of the handler if all its messages are lost.
 func (s *slot) endIfLost() {
 	s.mu.Lock()
-	if s.stage != handling || s.endCall == nil { // in other stages the slot may be changing its messages
+	end := s.endCall
+	if end == nil { // the handler is not called, and the slot may be changing its messages
 		s.mu.Unlock()
 		return
 	}
-	var msgs []pulsar.Message
-	for i := range s.tasks {
-		msgs = append(msgs, s.tasks[i].msg)
-	}
-	call, end := s.calls, s.endCall
+	tasks := slices.Clone(s.tasks)
 	s.mu.Unlock()
-	for _, msg := range msgs {
-		if d, err := s.consumer.Delivery(msg); err == nil && !d.Lost {
+	for _, t := range tasks {
+		if d, err := s.consumer.Delivery(t.msg); err == nil && !d.Lost {
 			return
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.endCall != nil && s.calls == call {
-		end(ErrLost)
-	}
+	end(ErrLost) // if the handler has returned meanwhile, nobody has this context any more
 }
 
 func (s *slot) setEndCall(end context.CancelCauseFunc) {
