@@ -196,10 +196,10 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled func(), err error) {
 	suspect, release := c.isSuspect(tasks[0]), func() {}
 	if suspect {
-		release, err = c.takeTurn()
-		if err != nil {
+		if err := c.turn.lockOr(c.working); err != nil {
 			return nil, err
 		}
+		release = c.turn.unlockWithin(suspectTime, func() {})
 	}
 	for _, k := range keys[1:] {
 		c.log.Begun(k)
@@ -241,20 +241,6 @@ func (c *crashes) writeInTime(write func(context.Context, attempts.Key) error, k
 	ctx, cancel := context.WithTimeout(c.lasting, beginTime)
 	defer cancel()
 	return write(ctx, key)
-}
-
-// takeTurn waits until no other suspect is handled, or until one has been handled for longer than suspectTime. It
-// returns an error if the handlers' contexts end first.
-func (c *crashes) takeTurn() (release func(), err error) {
-	if err := c.turn.lockOr(c.working); err != nil {
-		return nil, err
-	}
-	next := sync.OnceFunc(c.turn.unlock)
-	timer := time.AfterFunc(suspectTime, next)
-	return func() {
-		timer.Stop()
-		next()
-	}, nil
 }
 
 // isCrash reports whether limit made err. Then no handler was called, and the classifier does not get err.

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/internal/outages"
@@ -28,15 +27,7 @@ func (s *slot) takeProbe() error {
 	if s.timeout > 0 {
 		limit = min(limit, s.overdue())
 	}
-	release := sync.OnceFunc(s.outage.probing.unlock)
-	timer := time.AfterFunc(limit, func() {
-		s.outage.takesLong()
-		release()
-	})
-	s.probe = func() {
-		timer.Stop()
-		release()
-	}
+	s.probe = s.outage.probing.unlockWithin(limit, s.outage.takesLong)
 	s.add(&t)
 	return s.waitForRate()
 }

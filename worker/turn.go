@@ -1,6 +1,10 @@
 package worker
 
-import "context"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // turn is a lock that one goroutine at a time holds. Unlike for a mutex, a goroutine can stop waiting for it when a
 // context ends.
@@ -18,6 +22,20 @@ func (t turn) lockOr(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// unlockWithin returns a function that unlocks the turn, which the caller has. If the function is not called within d,
+// the turn is unlocked without it, after a call of late.
+func (t turn) unlockWithin(d time.Duration, late func()) (unlock func()) {
+	once := sync.OnceFunc(t.unlock)
+	timer := time.AfterFunc(d, func() {
+		late()
+		once()
+	})
+	return func() {
+		timer.Stop()
+		once()
 	}
 }
 
