@@ -8,15 +8,6 @@ import (
 // In this file, a slot decides what becomes of its messages after a failure, after any call in an outage, and after a
 // call with a part of a halved batch.
 
-// readError completes an outcome by its error. The classifier may make the error nil.
-func (s *slot) readError(o *outcome) {
-	err := o.err
-	if s.classify != nil && !isCrash(err) {
-		err = s.classify(err)
-	}
-	*o = s.read(err)
-}
-
 // reportFailures logs the failures, and begins the pauses that the handler asked for.
 func (s *slot) reportFailures(tasks []task) {
 	if !s.whole || !s.mayHalve(tasks) { // otherwise the halves are logged, if they fail

@@ -204,15 +204,8 @@ func (s *slot) leaveOwn(why string) {
 
 // sleep waits for a while. If ctx is done first, it returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
+	if d > 0 {
+		within(d, ctx.Done())
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ctx.Err()
 }

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -222,10 +221,5 @@ func (l *lanes) abandon() {
 	left := l.keys.clear()
 	l.mu.Unlock()
 	l.notifyRoom()
-	if len(left) > 0 {
-		l.counts.left.Add(uint64(len(left)))
-		l.logger.LogAttrs(l.lasting, slog.LevelWarn,
-			"worker: messages that waited for their keys are left to the broker",
-			slog.Int("messages", len(left)))
-	}
+	l.leaveAll(left, "it waited for its key")
 }

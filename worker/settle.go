@@ -79,13 +79,11 @@ func (r *run) ending() bool {
 // acknowledging the message together with its batch failed, or zero: the messages of a batch share the time for
 // retries.
 func (r *run) ack(t *task, since time.Time) bool {
-	err := r.consumer.Ack(t.counted())
-	return err == nil || r.ackAgain(t, since, err)
-}
-
-// ackAgain does what ack does after the error err.
-func (r *run) ackAgain(t *task, since time.Time, err error) bool {
-	for n := uint32(0); err != nil; n++ {
+	for n := uint32(0); ; n++ {
+		err := r.consumer.Ack(t.counted())
+		if err == nil {
+			return true
+		}
 		r.unsettled(*t, "acknowledging", err)
 		if since.IsZero() {
 			since = time.Now()
@@ -95,9 +93,7 @@ func (r *run) ackAgain(t *task, since time.Time, err error) bool {
 			r.leave(*t, "it was handled, but could not be acknowledged", err)
 			return false
 		}
-		err = r.consumer.Ack(t.counted())
 	}
-	return true
 }
 
 // tryAgain nacks a message. If the message has a lane, it is kept until its next try instead, and tryAgain reports

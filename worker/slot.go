@@ -155,10 +155,7 @@ func (s *slot) end() {
 	if s.returned != nil {
 		s.returned() // before the messages are settled
 	}
-	var took time.Duration
-	if isSample(s.calls) || len(s.observers.handled) > 0 {
-		took = s.examine(tasks)
-	}
+	took := s.examine(tasks)
 	failed := s.readAll()
 	if failed {
 		s.reportFailures(tasks)
@@ -205,11 +202,15 @@ func (s *slot) examine(tasks []task) (took time.Duration) {
 func (s *slot) readAll() (failed bool) {
 	for i := range s.outcomes {
 		o := &s.outcomes[i]
-		if o.err == nil {
+		err := o.err
+		if err == nil {
 			o.verb = ack
 			continue
 		}
-		s.readError(o)
+		if s.classify != nil && !isCrash(err) {
+			err = s.classify(err) // nil makes the message a success
+		}
+		*o = s.read(err)
 		failed = failed || o.verb != ack
 	}
 	return failed
