@@ -13,12 +13,15 @@ import (
 )
 
 type settings struct {
-	concurrency   int
+	// the fields up to limiter are read for each message, and so are together
+	observers     observers
 	timeout       time.Duration // 0 for none
-	drainTimeout  time.Duration
-	finishBatches bool
-	stuckLimit    time.Duration
 	cancelLost    bool
+	finishBatches bool
+	limiter       *rate.Limiter // nil for none
+	concurrency   int
+	drainTimeout  time.Duration
+	stuckLimit    time.Duration
 	maxAge        time.Duration // 0 for none
 	keyOrder      bool
 	crashLimit    int // 0 for none
@@ -26,13 +29,11 @@ type settings struct {
 	window        int // of WithPauseOnFailure; 0 for none
 	ratio         float64
 	pause         backoff.RedeliveryBackoff
-	limiter       *rate.Limiter // nil for none
 	localRetries  int
 	localPause    backoff.RedeliveryBackoff
 	middleware    []Middleware
 	classify      func(error) error                                     // nil for none
 	policy        func(pulsar.Message, error) backoff.RedeliveryBackoff // nil for the Consumer's
-	observers     observers
 	logger        *slog.Logger
 }
 

@@ -10,12 +10,12 @@ import (
 // Worker takes messages from a Consumer, calls a handler for each, and settles the message by the handler's error. New
 // and NewBatch make a Worker. It is safe for concurrent use.
 type Worker struct {
-	settings
 	consumer *redelivery.Consumer
 	// calls the handler, sets the errors of the outcomes, and reports whether one error is for all messages
-	handle  func(context.Context, []task, []outcome) (whole bool)
-	batch   Batch // of one message if there is a Handler
-	pauser  pauser
+	handle func(context.Context, []task, []outcome) (whole bool)
+	batch  Batch // of one message if there is a Handler
+	pauser pauser
+	settings
 	counts  counts
 	repeats repeats
 
