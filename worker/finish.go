@@ -9,19 +9,18 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
 // In this file, a drain finishes the producers' batches that the Worker has begun. A broker without batch-index
 // acknowledgements would send a partly acknowledged batch again as a whole.
 
-// batch identifies the entry, such as a producer's batch, in which a message came.
-type batch struct {
-	topic         string
-	ledger, entry int64
-}
-
-func batchOf(msg pulsar.Message) batch {
-	return batch{msg.Topic(), msg.ID().LedgerID(), msg.ID().EntryID()}
+// batchOf identifies the entry, such as a producer's batch, in which a message came.
+func batchOf(msg pulsar.Message) attempts.Key {
+	k := attempts.KeyOf(msg)
+	k.Index = 0
+	return k
 }
 
 var errNothingToFinish = errors.New("worker: no batch is left that was begun")

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
 // lanes keeps the order of messages within each key. A slot that wants a message takes a waiting one, or receives one
@@ -24,7 +26,8 @@ type lanes struct {
 }
 
 func newLanes(r *run) *lanes {
-	return &lanes{run: r, keys: keys{lanes: map[laneKey]*lane{}}, wake: make(chan struct{}, 1)}
+	return &lanes{run: r, keys: keys{lanes: map[laneKey]*lane{}},
+		room: room{over: map[attempts.Key]pulsar.Message{}}, wake: make(chan struct{}, 1)}
 }
 
 // step says how a slot gets its next message.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/outages"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
@@ -23,7 +24,7 @@ type outage struct {
 	last    pulsar.Message // the message that look received last; guarded by probing
 
 	mu     sync.Mutex // guards the fields below
-	state  outages.Outage[name]
+	state  outages.Outage[attempts.Key]
 	over   chan struct{} // closed when the outage is over; nil while there is none
 	began  time.Time
 	aside  []task // messages that are put aside: not tried at present
@@ -31,7 +32,7 @@ type outage struct {
 }
 
 func newOutage(r *run) *outage {
-	return &outage{run: r, probing: newTurn(), state: outages.New[name](r.window, r.ratio)}
+	return &outage{run: r, probing: newTurn(), state: outages.New[attempts.Key](r.window, r.ratio)}
 }
 
 // current returns a channel that is closed when the outage is over; nil if there is none.
@@ -70,7 +71,7 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 		close(o.over)
 		o.over = nil
 	}
-	spent := func(t task) bool { return !o.state.Keeps(nameOf(t.msg)) }
+	spent := func(t task) bool { return !o.state.Keeps(attempts.KeyOf(t.msg)) }
 	keep = o.over != nil && !slices.ContainsFunc(tasks[:len(outcomes)], spent)
 	after, began, tries := o.over, o.began, o.state.Tries()
 	o.mu.Unlock()
@@ -87,8 +88,8 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 }
 
 // attemptIn describes the outcome of a message for package outages.
-func attemptIn(t task, out outcome, probe bool) outages.Attempt[name] {
-	a := outages.Attempt[name]{Message: nameOf(t.msg), Before: t.failed || t.count() > 0, Probe: probe}
+func attemptIn(t task, out outcome, probe bool) outages.Attempt[attempts.Key] {
+	a := outages.Attempt[attempts.Key]{Message: attempts.KeyOf(t.msg), Before: t.failed || t.count() > 0, Probe: probe}
 	switch {
 	case out.verb == dead, out.verb == snooze:
 		a.Result = outages.Unclear

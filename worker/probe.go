@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/outages"
 )
 
@@ -123,7 +124,7 @@ func (o *outage) choose() (t task, ok bool) {
 
 // probes returns how often a message failed as a probe in this outage, or -1 if it never failed. The caller holds mu.
 func (o *outage) probes(t task) int {
-	return o.state.Probes(nameOf(t.msg), t.failed || t.count() > 0)
+	return o.state.Probes(attempts.KeyOf(t.msg), t.failed || t.count() > 0)
 }
 
 // lookAhead puts the next messages aside, to choose from them.

@@ -1,18 +1,21 @@
 package worker
 
 import (
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
 // room says whether the Consumer's memory limit has room for more messages that wait for their keys. These messages and
 // those that wait for redelivery share the limit. lanes.mu guards room.
 type room struct {
-	over   []pulsar.Message // messages that wait or are out, and did not fit when they were last checked
-	lost   int              // lanes that wait for a lost message; while there are any, messages are taken in any case
-	full   change           // reports whether no messages are taken
+	// messages that wait or are out, and did not fit when they were last checked
+	over   map[attempts.Key]pulsar.Message
+	lost   int    // lanes that wait for a lost message; while there are any, messages are taken in any case
+	full   change // reports whether no messages are taken
 	logged time.Time
 }
 
@@ -32,17 +35,13 @@ func (r *run) fits(msg pulsar.Message) bool {
 func (l *lanes) fill(msg pulsar.Message) {
 	fits := l.fits(msg)
 	l.mu.Lock()
-	l.ends(msg) // an earlier delivery of the message
-	if !fits {
-		l.room.over = append(l.room.over, msg)
+	if key := attempts.KeyOf(msg); fits {
+		delete(l.room.over, key)
+	} else {
+		l.room.over[key] = msg
 	}
 	l.mu.Unlock()
 	l.notifyRoom()
-}
-
-// ends notes that a message needs no room any more. The caller holds mu.
-func (l *lanes) ends(msg pulsar.Message) {
-	l.room.over = slices.DeleteFunc(l.room.over, func(over pulsar.Message) bool { return nameOf(over) == nameOf(msg) })
 }
 
 // done notes that messages need no room any more. It checks whether others fit now, and wakes a slot, since the slot
@@ -54,16 +53,16 @@ func (l *lanes) done(tasks ...task) {
 		return
 	}
 	for _, t := range tasks {
-		l.ends(t.msg)
+		delete(l.room.over, attempts.KeyOf(t.msg))
 	}
-	over := slices.Clone(l.room.over)
+	over := maps.Clone(l.room.over)
 	l.mu.Unlock()
-	for _, msg := range over {
+	for key, msg := range over {
 		if !l.fits(msg) {
 			break
 		}
 		l.mu.Lock()
-		l.ends(msg)
+		delete(l.room.over, key)
 		l.mu.Unlock()
 	}
 	l.wakeOne()

@@ -11,6 +11,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
 // Reasons why a handler's context ended; context.Cause returns them.
@@ -52,14 +53,14 @@ type run struct {
 
 	mu          sync.Mutex
 	slots       []*slot
-	lost        error            // why Run ended early: errConsumerLost, or ErrStuck
-	left        []pulsar.Message // messages left to the broker
-	leftBatches map[batch]bool   // their producers' batches
+	lost        error                 // why Run ended early: errConsumerLost, or ErrStuck
+	left        []pulsar.Message      // messages left to the broker
+	leftBatches map[attempts.Key]bool // their producers' batches
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
 	r := &run{Worker: w, began: time.Now(), collecting: newTurn(), limiting: newTurn(), rest: rest{turn: newTurn()},
-		letters: letters{turn: newTurn()}, leftBatches: map[batch]bool{}}
+		letters: letters{turn: newTurn()}, leftBatches: map[attempts.Key]bool{}}
 	r.drainEnds = sync.OnceValue(func() time.Time { return time.Now().Add(w.drainTimeout) })
 	r.taking, r.stop = context.WithCancel(ctx)
 	lasting := context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription())

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
 // ErrStuck says that the Worker cannot go on because too many handlers do not return. Run and Healthy return errors
@@ -97,8 +99,8 @@ func (s *slot) keepNewer(msg pulsar.Message) (has, stuck bool) {
 	if s.stage != handling { // in other stages the slot may be changing its messages
 		return false, false
 	}
-	of := nameOf(msg)
-	i := slices.IndexFunc(s.tasks, func(t task) bool { return nameOf(t.msg) == of })
+	of := attempts.KeyOf(msg)
+	i := slices.IndexFunc(s.tasks, func(t task) bool { return attempts.KeyOf(t.msg) == of })
 	switch {
 	case i < 0:
 		return false, false

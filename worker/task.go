@@ -62,15 +62,3 @@ func (t *task) takeNewer() {
 		t.msg, t.newer = t.newer, nil
 	}
 }
-
-// name identifies a message across its deliveries.
-type name struct {
-	topic         string
-	ledger, entry int64
-	index         int32
-}
-
-func nameOf(msg pulsar.Message) name {
-	id := msg.ID()
-	return name{topic: msg.Topic(), ledger: id.LedgerID(), entry: id.EntryID(), index: id.BatchIdx()}
-}
