@@ -18,7 +18,7 @@ func (s *slot) next() (n int, err error) {
 	if s.crashes != nil {
 		return s.admit(n)
 	}
-	if s.hasWaited() {
+	if s.tasks[0].waited || s.batch.MaxMessages > 1 || s.limiter != nil { // they may be lost by now
 		n = s.dropLost(n)
 	}
 	return n, nil

@@ -86,18 +86,19 @@ func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 	return v == dead || v == done
 }
 
-// countLetter counts the outcome of deadLetter. If the message will be tried again, it counts as after any other error.
-func (r *run) countLetter(o outcome) {
+// add counts the outcome of a message that was not handled, after its dead letter was published, if it makes one. If
+// that failed, the message counts as after any other error.
+func (c *counts) add(o *outcome) {
+	if o.verb == dead {
+		c.buried.Add(1)
+	}
 	switch {
+	case o.fails(), o.because == publishing.MaxDeliveries:
+		c.failed.Add(1)
 	case o.verb == dead:
-		r.counts.buried.Add(1)
-		if o.because != publishing.MaxDeliveries {
-			r.counts.permanent.Add(1)
-		}
+		c.permanent.Add(1)
 		if o.because == expired {
-			r.counts.expired.Add(1)
+			c.expired.Add(1)
 		}
-	case o.fails() && o.because != publishing.MaxDeliveries: // settle has counted it
-		r.counts.failed.Add(1)
 	}
 }

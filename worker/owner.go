@@ -87,11 +87,6 @@ func (l *lanes) dropLost(of *lane) {
 	l.done(gone...)
 }
 
-// hasWaited reports whether the slot's messages may have waited since they were taken.
-func (s *slot) hasWaited() bool {
-	return s.tasks[0].waited || s.batch.MaxMessages > 1 || s.limiter != nil
-}
-
 // dropLost drops the lost messages among the slot's first n messages, and returns how many of the n are left.
 func (s *slot) dropLost(n int) (left int) {
 	rest := s.tasks[n:]

@@ -42,13 +42,10 @@ func (r *run) settle(ctx context.Context, t *task, o *outcome) {
 // settleFailed carries out the outcome of a message that was not handled. It reports whether the message waits for its
 // next try: then the task is not over.
 func (r *run) settleFailed(ctx context.Context, t *task, o *outcome) (waits bool) {
-	if o.fails() || o.verb == dead && o.because == publishing.MaxDeliveries {
-		r.counts.failed.Add(1)
-	}
 	if o.verb == dead {
 		o.verb = r.deadLetter(ctx, t, *o)
-		r.countLetter(*o)
 	}
+	r.counts.add(o)
 	switch o.verb {
 	case nack, again, snooze:
 		return r.tryAgain(ctx, t, *o)
