@@ -48,8 +48,7 @@ func (o *outage) wait() (mine bool, err error) {
 	for {
 		over := o.current()
 		if over == nil {
-			_, err := o.pauser.wait(o.taking, nil)
-			return false, err
+			return false, nil
 		}
 		select {
 		case o.probing <- struct{}{}:
