@@ -184,6 +184,10 @@ func (r *randomRun) run() {
 	}
 	r.complete = r.within(2*time.Minute, func() bool { return r.isComplete() && (r.Group.MaxTime == 0 || r.isAcked()) })
 	time.Sleep(500 * time.Millisecond)
+	if r.complete && !r.within(time.Minute, r.isConnected) {
+		r.fault("a consumer does not reconnect")
+	}
+	time.Sleep(200 * time.Millisecond)
 	cancel()
 	apps.Wait()
 	for i, c := range r.consumers {
@@ -246,6 +250,14 @@ func (r *randomRun) isAcked() bool {
 		}
 	}
 	return true
+}
+
+// isConnected reports whether all consumers of existing topics are connected. Acknowledgements that an unload lost stay
+// lost if the consumer is closed before it has reconnected.
+func (r *randomRun) isConnected() bool {
+	return r.away != "" || r.Scene == sceneVanishes || !slices.ContainsFunc(r.consumers, func(c *redelivery.Consumer) bool {
+		return c.Stats().Reconnecting > 0
+	})
 }
 
 func (r *randomRun) backlog() (text string) {
