@@ -110,8 +110,8 @@ func OutlivesTTL(published time.Time, ttl, delay time.Duration) bool {
 }
 
 // TypeName returns the name of the first exported type in an error's chain; if there is none, the name of the last
-// type. The unexported types of packages errors and fmt say nothing, and neither does Addressed. If a method panics, the
-// chain ends there.
+// type. The unexported types of packages errors and fmt say nothing, and neither does Addressed. If a method panics,
+// the chain ends there.
 func TypeName(err error) (name string) {
 	defer func() {
 		if recover() != nil {
