@@ -12,6 +12,7 @@ import (
 type rest struct {
 	turn  turn // held for the fields below, and while the Consumer gives back; it is no mutex, since that takes a while
 	slots int  // how many slots rest
+	never bool // the Consumer cannot give anything back
 }
 
 // resting notes that a slot rests until it calls ends.
@@ -35,11 +36,18 @@ func (r *run) giveBackAtRest() (ends func()) {
 	return func() {}
 }
 
+// neverGivesBack reports whether the Consumer is known to give nothing back.
+func (r *run) neverGivesBack() bool {
+	r.rest.turn.lock()
+	defer r.rest.turn.unlock()
+	return r.rest.never
+}
+
 // mayGiveBack reports whether all slots rest, and will probably rest for long. It returns false if a handler is stuck,
 // since the broker would deliver that handler's message again. It returns false if messages wait for their keys, since
 // their order and the counts of their tries would be lost. The caller has the turn.
 func (r *run) mayGiveBack() bool {
-	if r.rest.slots < r.concurrency || r.taking.Err() != nil {
+	if r.rest.slots < r.concurrency || r.rest.never || r.taking.Err() != nil {
 		return false
 	}
 	held, _ := r.inFlight()
@@ -66,7 +74,9 @@ func (r *run) giveBack() {
 		if r.pauser.isAsked() { // else it is an outage, which gives back before each try
 			r.logger.Info("worker: prefetched messages go back to the broker", r.who()...)
 		}
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, redelivery.ErrClosed):
+	case errors.Is(err, errors.ErrUnsupported):
+		r.rest.never = true
+	case errors.Is(err, redelivery.ErrClosed): // the Run ends
 	default:
 		r.logger.Warn("worker: returning prefetched messages to the broker failed", append(r.who(), "error", err)...)
 	}

@@ -20,8 +20,9 @@ const probeLimit = 30 * time.Second
 // outage never begins.
 type outage struct {
 	*run
-	probing turn           // held by the slot that waits to try a message or tries it
-	last    pulsar.Message // the message that look received last; guarded by probing
+	probing turn // held by the slot that waits to try a message or tries it
+	// the message that look received last, if it exceeds the memory limit; guarded by probing
+	unfit pulsar.Message
 
 	mu     sync.Mutex // guards the fields below
 	state  outages.Outage[attempts.Key]

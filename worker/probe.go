@@ -135,9 +135,10 @@ func (o *outage) lookAhead() error {
 	o.mu.Lock()
 	n := o.state.Looks()
 	o.mu.Unlock()
-	for looks := 0; n > 0 && looks < outages.Most; looks++ {
-		fresh, more, err := o.look(open)
-		if err != nil || !more {
+	fresh, more := false, true
+	for looks := 0; more && n > 0 && looks < outages.Most; looks++ {
+		fresh, more, err = o.look(open)
+		if err != nil {
 			return err
 		}
 		if fresh {
@@ -151,7 +152,7 @@ func (o *outage) lookAhead() error {
 // to look at more. If there is no message to try, look waits for one.
 func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	ctx := open
-	if n := o.kept(); n >= outages.Most || n > 0 && !o.hasRoom() {
+	if n := o.kept(); n >= outages.Most || n > 0 && !o.hasRoom() && !o.givesBack() {
 		return false, false, nil
 	} else if n > 0 {
 		var cancel context.CancelFunc
@@ -173,10 +174,64 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 		o.pauser.interrupt()
 	}
 	o.mu.Unlock()
-	o.last = t.msg
-	return fresh, true, nil
+	o.unfit = t.msg
+	// Messages that failed must not keep the Worker from reaching fresh ones.
+	return fresh, o.hasRoom() || !fresh && o.givesBack(), nil
 }
 
-// hasRoom reports whether the Consumer's memory limit has room for the message that look received last. The caller has
-// the turn.
-func (o *outage) hasRoom() bool { return o.last == nil || o.fits(o.last) }
+// hasRoom reports whether the Consumer's memory limit has room for the message that look received last. It is true if
+// that message is settled. The caller has the turn.
+func (o *outage) hasRoom() bool {
+	for shed := false; o.unfit != nil; shed = true {
+		if fits, err := o.consumer.Keep(o.unfit); fits || err != nil {
+			o.unfit = nil
+		} else if shed || !o.shed() {
+			return false
+		}
+	}
+	return true
+}
+
+// shed snoozes the failed messages until the next try, so that only the Consumer keeps them, and reports whether that
+// may make room. If no message is fresh, it does not snooze the failed message that is tried next. If the Consumer can
+// give messages back, shed does nothing, since the broker would count the next delivery. With key order it does nothing
+// either, since failed messages must stay in the Worker; there, only messages that fail too often as probes make room.
+func (o *outage) shed() bool {
+	if o.lanes != nil || !o.neverGivesBack() {
+		return false
+	}
+	tasks, pause := o.takeFailed()
+	for _, t := range tasks {
+		o.forget(&t)
+		_ = o.consumer.Snooze(t.msg, pause) // after an error the broker delivers it again
+	}
+	return true
+}
+
+// takeFailed takes the messages that shed snoozes out of aside, and returns the delay of the snooze.
+func (o *outage) takeFailed() (failed []task, pause time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.aside = slices.DeleteFunc(o.aside, func(t task) bool {
+		if o.probes(t) < 0 {
+			return false
+		}
+		failed = append(failed, t)
+		return true
+	})
+	if next := outages.Next(failed, o.probes); len(o.aside) == 0 && next >= 0 {
+		o.aside, failed = append(o.aside, failed[next]), slices.Delete(failed, next, next+1)
+	}
+	if o.probes(task{msg: o.unfit}) >= 0 {
+		o.unfit = nil
+	}
+	return failed, max(o.state.Pause(), outages.ShortPause)
+}
+
+// givesBack reports whether the messages put aside will probably go back to the broker before the next try.
+func (o *outage) givesBack() bool {
+	o.mu.Lock()
+	long := o.state.Pause() >= outages.ShortPause
+	o.mu.Unlock()
+	return long && o.lanes == nil && !o.neverGivesBack()
+}
