@@ -183,7 +183,7 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 // that message is settled. The caller has the turn.
 func (o *outage) hasRoom() bool {
 	for shed := false; o.unfit != nil; shed = true {
-		if fits, err := o.consumer.Keep(o.unfit); fits || err != nil {
+		if o.fits(o.unfit) {
 			o.unfit = nil
 		} else if shed || !o.shed() {
 			return false
