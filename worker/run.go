@@ -54,8 +54,8 @@ type run struct {
 	mu          sync.Mutex
 	slots       []*slot
 	lost        error                 // why Run ended early: errConsumerLost, or ErrStuck
-	left        []pulsar.Message      // messages left to the broker
-	leftBatches map[attempts.Key]bool // their producers' batches
+	left        []pulsar.Message      // messages left to the broker, if they have an ack timeout
+	leftBatches map[attempts.Key]bool // producers' batches with a message that was left to the broker
 }
 
 func newRun(w *Worker, ctx context.Context) *run {

@@ -159,7 +159,10 @@ func (r *run) leave(t task, why string, err error) {
 func (r *run) keepLeft(msg pulsar.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.left, r.leftBatches[batchOf(msg)] = append(r.left, msg), true
+	r.leftBatches[batchOf(msg)] = true
+	if r.consumer.Options().AckTimeout > 0 {
+		r.left = append(r.left, msg)
+	}
 }
 
 // settleAll settles the messages of a batch. It begins to publish the dead letters in their order, but does not wait
