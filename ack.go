@@ -128,8 +128,8 @@ func (c *Consumer) sourceOf(d *partition.Delivery) pulsar.Consumer {
 	return c.current()
 }
 
-// ackID returns the id to acknowledge: that of the newest delivery or of its whole entry or, if the group does not know
-// the message, the application's.
+// ackID returns the id to acknowledge. For a message that the group knows, this is the id of the newest delivery, or of
+// its whole entry. For any other message, it is the application's id.
 func ackID(n *name, a *partition.Ack) pulsar.MessageID {
 	if a.Object == nil {
 		return n.object
@@ -137,7 +137,7 @@ func ackID(n *name, a *partition.Ack) pulsar.MessageID {
 	return entryID(a.Object, a.Whole)
 }
 
-// entryID returns an id of the group's: that of a message or, if whole is set, that of its entry.
+// entryID returns the id that the group keeps as object. If whole is set, it returns the id of the whole entry.
 func entryID(object any, whole bool) pulsar.MessageID {
 	id := object.(pulsar.MessageID)
 	if whole {

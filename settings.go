@@ -21,7 +21,7 @@ import (
 
 // settings are the options of a Consumer, combined.
 type settings struct {
-	Options                                    // those that an option sets; newConsumer sets the others
+	Options                                    // some are set by options, the others by finish
 	nackBy           string                    // the option that set Nack
 	timeoutGiven     bool                      // WithAckTimeout was given; it may be 0
 	ackTimeout       backoff.RedeliveryBackoff // from AckTimeout and AckTimeoutBackoff; nil for none
@@ -43,7 +43,7 @@ type settings struct {
 	nacksUndecryptable bool                   // messages that cannot be decrypted are nacked
 	isWrapped          bool                   // by Wrap
 	publisher          publishing.Publisher   // nil without retries and dead letters
-	owned              *reconsume.Reconsumer  // that of publisher, if Close closes it
+	owned              *reconsume.Reconsumer  // the publisher's Reconsumer, if Close closes it
 	// how long acknowledgements may wait on Failover and Key_Shared, where a new owner handles a message again if its
 	// acknowledgement was not sent; 0 for upstream's default
 	ackTime time.Duration
@@ -88,7 +88,7 @@ func (s *settings) adopt() error {
 	return nil
 }
 
-// complete checks the options, and adopts opts.
+// complete checks the options, and adopts those of s.opts.
 func (s *settings) complete() error {
 	opts := &s.opts
 	s.limits = s.allLimits()
@@ -110,7 +110,7 @@ func (s *settings) complete() error {
 	return nil
 }
 
-// allLimits combines the options about dead letters in s and opts. As in upstream, RetryEnable includes dead letters.
+// allLimits combines the options about dead letters in s and s.opts. As in upstream, RetryEnable includes dead letters.
 func (s *settings) allLimits() (p DeadLetterPolicy) {
 	opts := &s.opts
 	switch {

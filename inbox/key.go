@@ -25,7 +25,7 @@ import (
 // Inbox.Key also knows the retry topics of WithRetryTopic.
 func Key(msg pulsar.Message) string { return keyOf(msg, nil) }
 
-// keyOf does what Key does, and also knows retryTopics: the retry topics that do not have the default name.
+// keyOf is Key with knowledge of retryTopics: the retry topics that do not have the default name.
 func keyOf(msg pulsar.Message, retryTopics []string) string {
 	topic, props := topicname.Base(topicname.Full(msg.Topic())), msg.Properties()
 	if origin := props[pulsar.SysPropertyRealTopic]; origin != "" {

@@ -86,7 +86,7 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage, alone
 	}
 }
 
-// explained adds to the error of a message what the caller needs to know.
+// explained adds the topic to the error of a message and, without an answer, a hint about the message's size.
 func (p *producer) explained(err error, msg *pulsar.ProducerMessage) error {
 	if errors.Is(err, errNoAnswer) {
 		err = fmt.Errorf("%w (a message beyond the topic's maxMessageSize gets no answer; this payload has %d bytes)",

@@ -16,7 +16,7 @@ import (
 // In this file, a drain finishes the producers' batches that the Worker has begun. A broker without batch-index
 // acknowledgements would send a partly acknowledged batch again as a whole.
 
-// batchOf identifies the entry, such as a producer's batch, in which a message came.
+// batchOf returns a key that the messages of a producer's batch have in common.
 func batchOf(msg pulsar.Message) attempts.Key {
 	k := attempts.KeyOf(msg)
 	k.Index = 0

@@ -24,7 +24,7 @@ func (s *slot) next() (n int, err error) {
 	return n, nil
 }
 
-// share is how many of its messages the slot hands to the handler next.
+// share returns the number of messages that the slot hands to the handler next.
 func (s *slot) share() int {
 	if s.portion > 0 {
 		return min(s.portion, len(s.tasks))

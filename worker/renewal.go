@@ -26,8 +26,9 @@ func (r *run) renewTimeouts() {
 	}
 }
 
-// renewable returns the messages that the Worker has, without those that a handler has had for WithTimeout. Without
-// WithTimeout, the ack timeout is the limit for handlers: their messages are not renewable.
+// renewable returns the messages whose ack timeouts are renewed. With WithTimeout it leaves out a message once its
+// handler has run for that time. Without WithTimeout it leaves out all messages in handlers: the ack timeout is their
+// limit.
 func (r *run) renewable() (msgs []pulsar.Message) {
 	for _, s := range r.all() {
 		msgs = s.addRenewable(msgs)
