@@ -219,7 +219,8 @@ func TestRefusedSizeDoesNotHoldUpOtherMessages(t *testing.T) {
 	}
 }
 
-// A topic's maxMessageSize is less than every topic is assumed to allow. That says nothing about delays.
+// A topic's maxMessageSize is less than every topic is assumed to allow. The second refusal is noticed, and says nothing
+// about delays.
 func TestRefusedSizeWithoutADelayDoesNotRefuseDelays(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 1000 }
@@ -227,6 +228,7 @@ func TestRefusedSizeWithoutADelayDoesNotRefuseDelays(t *testing.T) {
 			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks,
 				Message: message{payload: make([]byte, bytes)}}, d, nil)
 		}
+		require.ErrorContains(t, after(0, 2000), "unknown")
 		require.ErrorIs(t, after(0, 2000), reconsume.ErrDelayRefused)
 		require.NoError(t, after(time.Minute, 100))
 	})
@@ -344,7 +346,7 @@ func TestOutcomeIsUnknownAfterALostConnection(t *testing.T) {
 	})
 }
 
-// A namespace begins to refuse a delay that it allowed before. So the message with this delay does not go alone.
+// A namespace begins to refuse a delay that it allowed before. So the first message with this delay does not go alone.
 func TestOutcomeOfAMessageBehindARefusedOneIsUnknown(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		after := func(d time.Duration) error {
@@ -353,14 +355,47 @@ func TestOutcomeOfAMessageBehindARefusedOneIsUnknown(t *testing.T) {
 		require.NoError(t, after(time.Minute))
 		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Second }
 		var calls sync.WaitGroup
-		calls.Go(func() { assert.ErrorIs(t, after(30*time.Second), reconsume.ErrDelayRefused) })
+		calls.Go(func() { assert.ErrorContains(t, after(30*time.Second), "unknown") })
 		calls.Go(func() {
 			time.Sleep(time.Second)
 			assert.ErrorContains(t, after(time.Second), "unknown",
 				"the outcome counts as known though the broker may have published the message")
 		})
 		calls.Wait()
+		require.ErrorIs(t, after(30*time.Second), reconsume.ErrDelayRefused)
 		require.NoError(t, after(time.Second))
+	})
+}
+
+// A slow broker takes more than five seconds for the messages before one with a new delay.
+func TestMessageBehindManySlowOnesIsNotRefused(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.pace = time.Second
+		after := func(d time.Duration) error {
+			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+		}
+		var calls sync.WaitGroup
+		for i := range 12 {
+			calls.Go(func() { assert.NoError(t, after(time.Duration(i/10)*time.Minute)) })
+			synctest.Wait()
+		}
+		calls.Wait()
+		require.Equal(t, 12, acks.acked)
+		require.Zero(t, c.closed)
+	})
+}
+
+// The broker answers nothing for a while, and the messages have no new delay.
+func TestProducerIsKeptWhileTheBrokerStandsStill(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		later := func() error {
+			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, 0, nil)
+		}
+		require.NoError(t, later())
+		c.away = make(chan struct{})
+		time.AfterFunc(20*time.Second, func() { close(c.away) })
+		require.NoError(t, later())
+		require.Zero(t, c.closed)
 	})
 }
 

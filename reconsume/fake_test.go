@@ -27,6 +27,7 @@ type client struct {
 	panics   bool                                 // SendAsync panics
 	closed   int                                  // producers that were closed
 	stuck    time.Duration                        // time to close a producer
+	pace     time.Duration                        // time between the answers to two messages
 	away     chan struct{}                        // if not nil, the broker answers nothing until the channel is closed
 }
 
@@ -60,9 +61,11 @@ type producer struct {
 	pulsar.Producer
 	c      *client
 	topic  string
-	chunk  int      // length from which on the broker gets a message in chunks, and does not lose it; 0 for none
-	broken bool     // the broker has lost a message, and loses all that follow
-	failed []func() // give the answers to the lost messages; Close calls them
+	chunk  int // length from which on the broker gets a message in chunks, and does not lose it; 0 for none
+	closed bool
+	next   time.Time // the answer to the next message comes at this time at the earliest
+	broken bool      // the broker has lost a message, and loses all that follow
+	failed []func()  // give the answers to the lost messages; Close calls them
 }
 
 func (p *producer) FlushWithCtx(context.Context) error { return nil }
@@ -75,6 +78,7 @@ func (p *producer) Close() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.closed++
+	p.closed = true
 	for _, fail := range p.failed {
 		fail()
 	}
@@ -95,12 +99,22 @@ func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage,
 	if p.c.sendErr == nil {
 		p.c.sent[p.topic] = append(p.c.sent[p.topic], m)
 	}
-	go func(away chan struct{}, err error) {
+	if now := time.Now(); p.next.Before(now) {
+		p.next = now
+	}
+	p.next = p.next.Add(p.c.pace)
+	go func(away chan struct{}, wait time.Duration, err error) {
 		if away != nil {
 			<-away
 		}
+		time.Sleep(wait)
+		p.c.mu.Lock()
+		if p.closed && wait > 0 {
+			err = pulsar.ErrProducerClosed // upstream has not sent the message yet
+		}
+		p.c.mu.Unlock()
 		answer(nil, m, err)
-	}(p.c.away, p.c.sendErr)
+	}(p.c.away, time.Until(p.next), p.c.sendErr)
 }
 
 // consumer counts acknowledgements.

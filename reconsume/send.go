@@ -66,8 +66,8 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage, alone
 		defer cancel()
 		defer cancelOwn()
 		defer stop()
-		if !p.only {
-			defer time.AfterFunc(patience, func() { p.ask(m) }).Stop()
+		if alone && !p.only {
+			defer time.AfterFunc(patience, func() { p.ask(own, m) }).Stop()
 		}
 		first, err := m.wait(own, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
 		if errors.Is(err, pulsar.ErrProducerClosed) {
@@ -127,6 +127,9 @@ func (m *made) send(ctx, own context.Context, msg *pulsar.ProducerMessage, answe
 	send := func() {
 		publishing.SendAsync(own, m, msg, func(_ pulsar.MessageID, err error) {
 			<-m.pending
+			if err == nil {
+				m.answered.Store(time.Now().UnixNano())
+			}
 			answer(err)
 		})
 	}

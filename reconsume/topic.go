@@ -19,9 +19,10 @@ import (
 // message that is larger than any before it, or has a longer delay, goes alone: later ones wait until it has an answer.
 //
 // KNOWN WINDOW: bytes are counted before compression. A message that is smaller than an earlier one, but compresses
-// worse, does not go alone. If the broker refuses it, the calls of the messages after it return errNoAnswer, though the
-// broker has published these messages. The same holds for a batch whose messages together are too large, and after a
-// policy of the namespace or the topic has changed.
+// worse, does not go alone. If the broker refuses it, its call and those of the messages after it return errNoAnswer at
+// their deadlines, though the broker has published the messages after it. The same holds for a batch whose messages
+// together are too large, for a maxMessageSize below 4 KiB, and after a policy of the namespace or the topic has
+// changed. After such an error the next message goes alone.
 type topic struct {
 	usual  *producer
 	single *producer                  // for messages that are large, or empty and not encrypted
@@ -34,7 +35,7 @@ type topic struct {
 
 	mu       sync.Mutex
 	delay    time.Duration // the longest delay that the broker accepted
-	bytes    int           // the largest size that the broker accepted
+	bytes    int           // the largest size that the broker accepted, or small
 	refusals []refusal
 }
 
@@ -46,7 +47,7 @@ type refusal struct {
 }
 
 const (
-	// small is a message size, in bytes, that every topic is assumed to allow.
+	// small is a message size, in bytes, that every topic is assumed to allow until it leaves a message without answer.
 	small = 4 << 10
 	// memory is how long a refusal counts. To find out again takes five seconds in which nothing is published.
 	memory = 10 * time.Minute
@@ -57,7 +58,8 @@ func newTopic(usual, single *producer, encrypted bool) *topic {
 	if single != usual {
 		usual.chunks, single.instead = single, usual
 	}
-	return &topic{usual: usual, single: single, encrypted: encrypted, turn: make(chan struct{}, 1)}
+	return &topic{usual: usual, single: single, encrypted: encrypted, turn: make(chan struct{}, 1),
+		bytes: small}
 }
 
 // start hands a message to a producer. answer waits for the broker's answer.
@@ -105,7 +107,7 @@ func (t *topic) goesAlone(msg *pulsar.ProducerMessage) (alone bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delay, bytes := msg.DeliverAfter, bytesOf(msg)
-	if delay <= t.delay && bytes <= max(small, t.bytes) {
+	if delay <= t.delay && bytes <= t.bytes {
 		return false, nil
 	}
 	t.refusals = slices.DeleteFunc(t.refusals, func(r refusal) bool { return time.Since(r.at) >= memory })

@@ -70,19 +70,22 @@ func (v *verdict) errorOf(ctx context.Context, msg *pulsar.ProducerMessage, firs
 	return fmt.Errorf("%w: %v with %d bytes", ErrDelayRefused, msg.DeliverAfter, bytesOf(msg))
 }
 
-// ask closes a producer to find out whether the broker refused a message that has no answer. The broker answers the
-// close after all messages that it accepted. Then the client returns an error for each of the others. It does so in two
-// other cases, too: if the connection is lost (the next producer notices that), and if the broker does not answer the
-// close in time, for example because it cannot store messages.
-func (p *producer) ask(m *made) {
+// ask closes a producer to find out whether the broker refused a message that has no answer. It waits for as long as
+// the broker goes on answering earlier messages. ctx ends when the message has an answer.
+//
+// The broker answers the close after all messages that it accepted. Then the client returns an error for each of the
+// others. It does so in two other cases, too: if the connection is lost (the next producer notices that), and if the
+// broker does not answer the close in time, for example because it cannot store messages.
+func (p *producer) ask(ctx context.Context, m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.made != m || p.closed.Err() != nil {
+	if p.made != m || p.closed.Err() != nil || ctx.Err() != nil {
 		return
 	}
-	if wait := patience - time.Since(time.Unix(0, m.verdict.lastAttempt.Load())); wait > 0 {
-		// the client has reconnected, and has published the unanswered messages again
-		time.AfterFunc(wait, func() { p.ask(m) })
+	last := max(m.answered.Load(), m.verdict.lastAttempt.Load())
+	if wait := patience - time.Since(time.Unix(0, last)); wait > 0 {
+		// the broker is slow, or the client has reconnected and has published the unanswered messages again
+		time.AfterFunc(wait, func() { p.ask(ctx, m) })
 		return
 	}
 	p.made = nil
