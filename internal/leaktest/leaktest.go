@@ -36,6 +36,9 @@ func ignored(allowed []string) (options []goleak.Option) {
 		".(*partitionProducer).runEventsLoop.func1",
 		// Consumers wait for a minute after each chunk.
 		".(*chunkedMsgCtxMap).discardChunkIfExpire",
+		// These calls wait for good if their consumer is closed at the same moment.
+		".(*partitionConsumer).getLastMessageIDAndMarkDeletePosition.func1",
+		".(*partitionConsumer).AckIDList",
 		// A connection that is requested while the client closes is opened, and never closed.
 		"/internal.(*connection).run",
 		"/internal.(*connection).runPingCheck",
