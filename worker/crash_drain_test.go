@@ -69,7 +69,7 @@ func TestSlowLogCausesNoAckTimeout(t *testing.T) {
 	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})
 	opts := withDeadLetters(1)
 	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
-	c, err := redelivery.Subscribe(broker.Client(t), opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithAckTimeout(time.Second),
+	c, err := redelivery.Subscribe(broker.Client(t), opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithAckTimeout(3*time.Second),
 		redelivery.WithLogger(quiet))
 	require.NoError(t, err)
 	defer c.Close()
