@@ -27,10 +27,10 @@ func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 // its way. done is called once with the outcome, by a goroutine of its own; it may call any method of the Consumer,
 // Close included. If the method returns an error, nothing was published and done is not called.
 //
-// Messages are published in the order of the calls. At most a thousand messages are under way, and at most one of these
-// is larger than both 4 KiB and every earlier message. Another call waits until there is room, or until its context
-// ends. The end of the context also ends a publication under way. Close waits half a second for messages under way. For
-// each that is still unanswered then, done is called with ErrClosed, possibly after Close has returned.
+// Messages are published in the order of the calls. At most a thousand messages are under way. One that is larger than
+// both 4 KiB and every earlier message is under way alone. A call waits until there is room, or until its context ends.
+// The end of the context also ends a publication under way. Close waits half a second for messages under way. For each
+// that is still unanswered then, done is called with ErrClosed, possibly after Close has returned.
 func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg).

@@ -367,21 +367,48 @@ func TestOutcomeOfAMessageBehindARefusedOneIsUnknown(t *testing.T) {
 	})
 }
 
-// A slow broker takes more than five seconds for the messages before one with a new delay.
-func TestMessageBehindManySlowOnesIsNotRefused(t *testing.T) {
+// The broker stands still, and afterwards answers slowly. A message with a new delay is published only when all messages
+// before it have an answer. So it alone can be refused.
+func TestMessageWithANewDelayWaitsForTheOnesBeforeIt(t *testing.T) {
+	for _, away := range []time.Duration{0, 7 * time.Second, 20 * time.Second} {
+		run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			after := func(d time.Duration) error {
+				return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+			}
+			require.NoError(t, after(0))
+			c.pace, c.away = 500*time.Millisecond, make(chan struct{})
+			began := time.Now()
+			time.AfterFunc(away, func() { close(c.away) })
+			c.lost = func(m *pulsar.ProducerMessage) bool {
+				if m.DeliverAfter > 0 {
+					assert.GreaterOrEqual(t, time.Since(began), away+6*time.Second, "a message before it has no answer")
+				}
+				return false
+			}
+			var calls sync.WaitGroup
+			for i := range 15 {
+				calls.Go(func() { assert.NoError(t, after(time.Duration(i/12)*time.Minute)) })
+				synctest.Wait()
+			}
+			calls.Wait()
+			require.Equal(t, 16, acks.acked)
+			require.Len(t, c.sent[retries], 16)
+			require.Zero(t, c.closed)
+		})
+	}
+}
+
+// The namespace begins to refuse a delay that it allowed before, and the callers do not wait for long.
+func TestDeadProducerIsReplacedThoughNoCallerWaitsForLong(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-		c.pace = time.Second
-		after := func(d time.Duration) error {
-			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+		after := func(wait, d time.Duration) error {
+			return r.LaterAfter(within(wait), pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
 		}
-		var calls sync.WaitGroup
-		for i := range 12 {
-			calls.Go(func() { assert.NoError(t, after(time.Duration(i/10)*time.Minute)) })
-			synctest.Wait()
-		}
-		calls.Wait()
-		require.Equal(t, 12, acks.acked)
-		require.Zero(t, c.closed)
+		require.NoError(t, after(time.Second, time.Minute))
+		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Second }
+		require.ErrorContains(t, after(time.Second, time.Minute), "unknown")
+		require.ErrorContains(t, after(2*time.Second, time.Second), "not published, as a message before it has no answer")
+		require.NoError(t, after(time.Second, time.Second))
 	})
 }
 

@@ -63,12 +63,26 @@ type producer struct {
 	topic  string
 	chunk  int // length from which on the broker gets a message in chunks, and does not lose it; 0 for none
 	closed bool
-	next   time.Time // the answer to the next message comes at this time at the earliest
-	broken bool      // the broker has lost a message, and loses all that follow
-	failed []func()  // give the answers to the lost messages; Close calls them
+	next   time.Time       // the answer to the next message comes at this time at the earliest
+	broken bool            // the broker has lost a message, and loses all that follow
+	failed []func()        // give the answers to the lost messages; Close calls them
+	sent   []chan struct{} // one for each message; closed by the answer
 }
 
-func (p *producer) FlushWithCtx(context.Context) error { return nil }
+// FlushWithCtx returns when each message that was sent before has an answer.
+func (p *producer) FlushWithCtx(ctx context.Context) error {
+	p.c.mu.Lock()
+	sent := p.sent
+	p.c.mu.Unlock()
+	for _, answered := range sent {
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
 
 func (p *producer) Close() {
 	p.c.mu.Lock()
@@ -85,15 +99,21 @@ func (p *producer) Close() {
 }
 
 func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage,
-	answer func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
+	done func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	if p.c.panics {
 		panic("send on closed channel")
 	}
+	answered := make(chan struct{})
+	p.sent = append(p.sent, answered)
+	answer := func(err error) {
+		done(nil, m, err)
+		close(answered)
+	}
 	p.broken = p.broken || p.c.lost != nil && p.c.lost(m) && (p.chunk == 0 || len(m.Payload) <= p.chunk)
 	if p.broken {
-		p.failed = append(p.failed, func() { answer(nil, m, pulsar.ErrProducerClosed) })
+		p.failed = append(p.failed, func() { answer(pulsar.ErrProducerClosed) })
 		return
 	}
 	if p.c.sendErr == nil {
@@ -113,7 +133,7 @@ func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage,
 			err = pulsar.ErrProducerClosed // upstream has not sent the message yet
 		}
 		p.c.mu.Unlock()
-		answer(nil, m, err)
+		answer(err)
 	}(p.c.away, time.Until(p.next), p.c.sendErr)
 }
 

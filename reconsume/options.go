@@ -227,7 +227,8 @@ func WithCause(err error) LaterOption {
 // is called once with the outcome, by a goroutine of its own. If the call returns an error, done is not called.
 // Messages are published in the order of the calls. While ProducerOptions.MaxPendingMessages messages (default: 1000)
 // have no answer, a call waits, at most until its context ends. A call also waits while the broker has not answered a
-// message that is larger than 4 KiB and than any before, or has a longer delay than any before.
+// message that is larger than 4 KiB and than any before, or has a longer delay than any before. The call of such a
+// message waits until all messages before it have an answer.
 func WithCallback(done func(error)) LaterOption {
 	return func(r *retry) { r.Callback = done }
 }

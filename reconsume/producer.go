@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -43,7 +42,6 @@ type made struct {
 	calls    sync.WaitGroup // calls that use the producer
 	pending  chan struct{}  // has an element for each message without an answer
 	flushing chan struct{}  // full while a caller flushes
-	answered atomic.Int64   // time of the broker's last answer, in nanoseconds since 1970
 	verdict  verdict
 }
 

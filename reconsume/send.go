@@ -50,7 +50,7 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage, alone
 	ctx, cancel := context.WithCancel(ctx)
 	own, cancelOwn := p.underway(ctx, alone)
 	stop := context.AfterFunc(p.closed, func() { cancel(); cancelOwn() })
-	begin, answered := time.Now(), make(chan outcome, 2)
+	begin, answered := time.Now(), make(chan error, 2)
 	m.send(ctx, own, msg, func(err error) {
 		for _, end := range []error{pulsar.ErrProducerClosed, pulsar.ErrProducerFenced, pulsar.ErrSendTimeout,
 			pulsar.ErrTopicTerminated, pulsar.ErrTopicNotfound} {
@@ -58,8 +58,7 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage, alone
 				p.replace(m)
 			}
 		}
-		first := errors.Is(err, pulsar.ErrProducerClosed) && m.verdict.failed.CompareAndSwap(false, true)
-		answered <- outcome{err, first}
+		answered <- err
 	})
 	return func() error {
 		defer m.calls.Done()
@@ -69,9 +68,9 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage, alone
 		if alone && !p.only {
 			defer time.AfterFunc(patience, func() { p.ask(own, m) }).Stop()
 		}
-		first, err := m.wait(own, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
-		if errors.Is(err, pulsar.ErrProducerClosed) {
-			err = m.verdict.errorOf(own, msg, first, err)
+		err := m.wait(own, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
+		if alone && errors.Is(err, pulsar.ErrProducerClosed) {
+			err = m.verdict.errorOf(own, msg, err)
 		}
 		if errors.Is(err, errNoAnswer) && (alone || time.Since(begin) > time.Second) {
 			p.replace(m)
@@ -107,12 +106,6 @@ func (p *producer) underway(ctx context.Context, alone bool) (context.Context, c
 	return own, func() { stop(); cancel() }
 }
 
-// outcome is the client's answer to a message.
-type outcome struct {
-	err   error
-	first bool // the producer was closed, and failed this message first
-}
-
 // send hands msg to upstream's producer with the context own. It returns when upstream has taken msg, or when ctx ends.
 // It calls answer once, or never if upstream loses the message.
 func (m *made) send(ctx, own context.Context, msg *pulsar.ProducerMessage, answer func(error)) {
@@ -127,9 +120,6 @@ func (m *made) send(ctx, own context.Context, msg *pulsar.ProducerMessage, answe
 	send := func() {
 		publishing.SendAsync(own, m, msg, func(_ pulsar.MessageID, err error) {
 			<-m.pending
-			if err == nil {
-				m.answered.Store(time.Now().UnixNano())
-			}
 			answer(err)
 		})
 	}
@@ -150,25 +140,25 @@ func (m *made) send(ctx, own context.Context, msg *pulsar.ProducerMessage, answe
 
 // wait waits for the answer to a message. A message that waits in a batch is sent at once, together with all messages
 // that came while the previous batch was under way.
-func (m *made) wait(ctx context.Context, answered <-chan outcome, batched bool) (first bool, err error) {
+func (m *made) wait(ctx context.Context, answered <-chan error, batched bool) error {
 	flushing := m.flushing
 	if !batched {
 		flushing = nil
 	}
 	for {
 		select {
-		case a := <-answered:
-			return a.first, a.err
+		case err := <-answered:
+			return err
 		case flushing <- struct{}{}:
 			m.flush(ctx)
 			<-m.flushing
 			flushing = nil
 		case <-ctx.Done():
 			select {
-			case a := <-answered:
-				return a.first, a.err
+			case err := <-answered:
+				return err
 			default:
-				return false, fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
+				return fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
 			}
 		}
 	}

@@ -16,7 +16,8 @@ import (
 //
 // A broker gives no answer if it refuses a message, for its delay or because it exceeds the topic's maxMessageSize.
 // From then on upstream's producer reports no answers to later messages, although the broker publishes these. So a
-// message that is larger than any before it, or has a longer delay, goes alone: later ones wait until it has an answer.
+// message that is larger than any before it, or has a longer delay, goes alone: it waits until all messages before it
+// have an answer, and later ones wait until it has one.
 //
 // KNOWN WINDOW: bytes are counted before compression. A message that is smaller than an earlier one, but compresses
 // worse, does not go alone. If the broker refuses it, its call and those of the messages after it return errNoAnswer at
@@ -30,7 +31,7 @@ type topic struct {
 	// messages are encrypted: then upstream delivers an empty payload as ciphertext unless it is in a batch
 	encrypted bool
 
-	turn chan struct{} // full while a call starts, and while a message that goes alone has no answer
+	turn chan struct{} // full while a call starts, and until a message that goes alone has an answer
 	last *producer     // of the last call that had the turn
 
 	mu       sync.Mutex
@@ -67,14 +68,13 @@ func (t *topic) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer 
 	select {
 	case t.turn <- struct{}{}:
 	case <-ctx.Done():
-		return failed(fmt.Errorf("reconsume: not published, as a message before it has no answer: %w",
-			context.Cause(ctx)))
+		return failed(errBehind(ctx))
 	}
 	alone, err := t.goesAlone(msg)
 	p := t.producerFor(msg)
-	if err == nil && t.last != nil && t.last != p {
-		t.last.drain(ctx) // otherwise this message could overtake that producer's
-		err = ctx.Err()
+	if err == nil && t.last != nil && (alone || t.last != p) {
+		// otherwise this message could overtake that producer's, or share a batch or a verdict with others
+		err = t.last.drain(ctx)
 	}
 	if err != nil {
 		<-t.turn
@@ -157,19 +157,34 @@ func bytesOf(msg *pulsar.ProducerMessage) int {
 	return n
 }
 
-// drain returns when the broker has answered all messages that p sent, or when ctx is done.
-func (p *producer) drain(ctx context.Context) {
+// drain returns when the broker has answered all messages that p sent. It returns an error if ctx ends before.
+func (p *producer) drain(ctx context.Context) error {
 	p.mu.Lock()
-	m := p.made
+	m, begin := p.made, time.Now()
 	p.mu.Unlock()
 	if m == nil {
-		return
+		return nil
 	}
 	select {
 	case <-m.ready:
 		if m.err == nil {
-			m.flush(ctx)
+			flushing, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(p.closed, cancel)()
+			m.flush(flushing)
 		}
 	default: // nothing can have been sent
 	}
+	if ctx.Err() == nil {
+		return nil
+	}
+	if time.Since(begin) > time.Second { // as for a message without answer: see begin
+		p.replace(m)
+	}
+	return errBehind(ctx)
+}
+
+// errBehind returns the error of a message whose context ended before the messages before it had an answer.
+func errBehind(ctx context.Context) error {
+	return fmt.Errorf("reconsume: not published, as a message before it has no answer: %w", context.Cause(ctx))
 }

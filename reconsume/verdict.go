@@ -18,12 +18,11 @@ const (
 	prompt = 2 * time.Second
 )
 
-// verdict says whether the broker refused the first unanswered message of a producer.
+// verdict says whether the broker refused the message that went alone to a producer.
 type verdict struct {
 	asked       atomic.Bool   // the producer is being closed
 	known       chan struct{} // closed when refused is final
 	refused     bool
-	failed      atomic.Bool  // the client returned an error for a message because its producer was closed
 	lastAttempt atomic.Int64 // time of the last attempt to reconnect, in nanoseconds since 1970
 }
 
@@ -49,10 +48,8 @@ func (w watched) Next() time.Duration {
 	return d
 }
 
-// errorOf waits for the verdict, and returns the error of a message. err is the client's error for this message. first
-// says that it was the first message of the producer to fail: the client fails messages in the order in which they were
-// sent.
-func (v *verdict) errorOf(ctx context.Context, msg *pulsar.ProducerMessage, first bool, err error) error {
+// errorOf waits for the verdict, and returns the error of the message that went alone. err is the client's error.
+func (v *verdict) errorOf(ctx context.Context, msg *pulsar.ProducerMessage, err error) error {
 	if !v.asked.Load() {
 		return err
 	}
@@ -61,20 +58,17 @@ func (v *verdict) errorOf(ctx context.Context, msg *pulsar.ProducerMessage, firs
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
 	}
-	switch {
-	case !v.refused:
+	if !v.refused {
 		return errNoAnswer
-	case !first:
-		return fmt.Errorf("%w, as the broker refused a message before it", errNoAnswer)
 	}
 	return fmt.Errorf("%w: %v with %d bytes", ErrDelayRefused, msg.DeliverAfter, bytesOf(msg))
 }
 
-// ask closes a producer to find out whether the broker refused a message that has no answer. It waits for as long as
-// the broker goes on answering earlier messages. ctx ends when the message has an answer.
+// ask closes a producer to find out whether the broker refused the only message that has no answer. ctx ends when the
+// message has one.
 //
-// The broker answers the close after all messages that it accepted. Then the client returns an error for each of the
-// others. It does so in two other cases, too: if the connection is lost (the next producer notices that), and if the
+// The broker answers the close after the message if it accepted it. Otherwise the client returns an error for the
+// message. It does so in two other cases, too: if the connection is lost (the next producer notices that), and if the
 // broker does not answer the close in time, for example because it cannot store messages.
 func (p *producer) ask(ctx context.Context, m *made) {
 	p.mu.Lock()
@@ -82,9 +76,8 @@ func (p *producer) ask(ctx context.Context, m *made) {
 	if p.made != m || p.closed.Err() != nil || ctx.Err() != nil {
 		return
 	}
-	last := max(m.answered.Load(), m.verdict.lastAttempt.Load())
-	if wait := patience - time.Since(time.Unix(0, last)); wait > 0 {
-		// the broker is slow, or the client has reconnected and has published the unanswered messages again
+	if wait := patience - time.Since(time.Unix(0, m.verdict.lastAttempt.Load())); wait > 0 {
+		// the client has reconnected, and has published the message again
 		time.AfterFunc(wait, func() { p.ask(ctx, m) })
 		return
 	}
