@@ -398,6 +398,25 @@ func TestMessageWithANewDelayWaitsForTheOnesBeforeIt(t *testing.T) {
 	}
 }
 
+// The broker stands still. While the Reconsumer creates a producer to find out about a refusal, the connection is lost,
+// and the client sends the message again.
+func TestMessageSentAgainOverANewConnectionIsNotRefused(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		after := func(d time.Duration) error {
+			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+		}
+		require.NoError(t, after(time.Second))
+		c.pace, c.away = time.Second, make(chan struct{})
+		time.AfterFunc(15*time.Second, func() {
+			c.created[0].BackOffPolicyFunc()
+			close(c.away)
+		})
+		require.NoError(t, after(time.Minute))
+		require.Len(t, c.sent[retries], 2)
+		require.NoError(t, after(time.Minute))
+	})
+}
+
 // The namespace begins to refuse a delay that it allowed before, and the callers do not wait for long.
 func TestDeadProducerIsReplacedThoughNoCallerWaitsForLong(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

@@ -48,6 +48,12 @@ func (w watched) Next() time.Duration {
 	return d
 }
 
+// rest returns how much time the broker still has to answer the messages that the client sent again after it had
+// reconnected. It is negative if the client did not reconnect.
+func (v *verdict) rest() time.Duration {
+	return patience - time.Since(time.Unix(0, v.lastAttempt.Load()))
+}
+
 // errorOf waits for the verdict, and returns the error of the message that went alone. err is the client's error.
 func (v *verdict) errorOf(ctx context.Context, msg *pulsar.ProducerMessage, err error) error {
 	if !v.asked.Load() {
@@ -76,8 +82,7 @@ func (p *producer) ask(ctx context.Context, m *made) {
 	if p.made != m || p.closed.Err() != nil || ctx.Err() != nil {
 		return
 	}
-	if wait := patience - time.Since(time.Unix(0, m.verdict.lastAttempt.Load())); wait > 0 {
-		// the client has reconnected, and has published the message again
+	if wait := m.verdict.rest(); wait > 0 {
 		time.AfterFunc(wait, func() { p.ask(ctx, m) })
 		return
 	}
@@ -86,12 +91,14 @@ func (p *producer) ask(ctx context.Context, m *made) {
 	p.work.Go(func() {
 		defer close(m.verdict.known)
 		next, err := p.get(p.closed) // a new producer shows that the broker answers
-		if err != nil {
-			m.calls.Wait()
+		if err == nil {
+			defer next.calls.Done()
+		}
+		if err != nil || m.verdict.rest() > 0 {
+			m.calls.Wait() // the message may still get its answer
 			m.Close()
 			return
 		}
-		defer next.calls.Done()
 		before := next.verdict.lastAttempt.Load()
 		began := time.Now()
 		m.Close()
