@@ -417,6 +417,28 @@ func TestMessageSentAgainOverANewConnectionIsNotRefused(t *testing.T) {
 	})
 }
 
+// The client does not take a message with a new delay for twenty seconds: it waits for a schema's version, or for room
+// within its memory limit.
+func TestMessageThatTheClientDoesNotTakeIsNotRefused(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		after := func(ctx context.Context) error {
+			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Minute, nil)
+		}
+		c.full = make(chan struct{})
+		begin := time.Now()
+		require.ErrorIs(t, after(within(2*time.Second)), context.DeadlineExceeded)
+		require.Equal(t, 2*time.Second, time.Since(begin))
+		time.AfterFunc(18*time.Second, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			close(c.full)
+			c.full = nil
+		})
+		require.NoError(t, after(bg))
+		require.NoError(t, after(bg))
+	})
+}
+
 // The namespace begins to refuse a delay that it allowed before, and the callers do not wait for long.
 func TestDeadProducerIsReplacedThoughNoCallerWaitsForLong(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

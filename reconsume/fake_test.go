@@ -25,6 +25,7 @@ type client struct {
 	sent     map[string][]*pulsar.ProducerMessage // by topic
 	sendErr  error                                // the broker's answer to each message
 	panics   bool                                 // SendAsync panics
+	full     chan struct{}                        // if not nil, SendAsync blocks until the channel is closed
 	closed   int                                  // producers that were closed
 	stuck    time.Duration                        // time to close a producer
 	pace     time.Duration                        // time between the answers to two messages
@@ -101,8 +102,14 @@ func (p *producer) Close() {
 func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage,
 	done func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
 	p.c.mu.Lock()
+	full := p.c.full
+	p.c.mu.Unlock()
+	if full != nil {
+		<-full
+	}
+	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	if p.c.panics {
+	if p.c.panics || full != nil && p.closed {
 		panic("send on closed channel")
 	}
 	answered := make(chan struct{})

@@ -107,7 +107,8 @@ func (p *producer) underway(ctx context.Context, alone bool) (context.Context, c
 }
 
 // send hands msg to upstream's producer with the context own. It returns when upstream has taken msg, or when ctx ends.
-// It calls answer once, or never if upstream loses the message.
+// It calls answer with the outcome, or never if upstream loses the message. If ctx ends before upstream has taken msg,
+// send calls answer with errNoAnswer, and upstream's outcome may follow.
 func (m *made) send(ctx, own context.Context, msg *pulsar.ProducerMessage, answer func(error)) {
 	select {
 	case m.pending <- struct{}{}:
@@ -123,18 +124,19 @@ func (m *made) send(ctx, own context.Context, msg *pulsar.ProducerMessage, answe
 			answer(err)
 		})
 	}
-	if msg.Schema == nil {
+	if msg.Schema == nil && own == ctx {
 		send()
 		return
 	}
 	sent := make(chan struct{})
-	go func() { // upstream first asks the broker for the schema's version, and ignores ctx
+	go func() {
 		defer close(sent)
 		send()
 	}()
 	select {
 	case <-sent:
-	case <-ctx.Done():
+	case <-ctx.Done(): // upstream waits for the schema's version, or for room within its memory limit
+		answer(fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx)))
 	}
 }
 
