@@ -506,6 +506,27 @@ func TestOneProducerOfATopicIsCreatedAtATime(t *testing.T) {
 	})
 }
 
+// The Reconsumer would wait until another one has created its producer of the same topic.
+func TestReconsumerThatIsClosedDoesNotWaitForAnotherOne(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.slow = time.Minute
+		other, err := reconsume.New(c, reconsume.Options{Topic: "orders", Subscription: "sub"})
+		require.NoError(t, err)
+		defer other.Close()
+		dead := func(r *reconsume.Reconsumer) {
+			assert.Error(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil))
+		}
+		go dead(other)
+		synctest.Wait()
+		go dead(r)
+		synctest.Wait()
+		begin := time.Now()
+		r.Close()
+		require.Equal(t, begin, time.Now())
+		time.Sleep(time.Minute)
+	})
+}
+
 // The broker never answers the request for a producer.
 func TestNextProducerIsCreatedAfterACreationThatNeverEnds(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

@@ -147,6 +147,7 @@ func (p *producer) createAlone(v *verdict) (pulsar.Producer, error) {
 		select {
 		case <-other.(chan struct{}):
 		case <-p.closed.Done():
+			return nil, ErrClosed
 		case <-timeout:
 			return nil, context.DeadlineExceeded
 		}
