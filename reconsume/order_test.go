@@ -17,17 +17,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
+// starts begin to publish a message to the topic with this name.
+var starts = map[string]func(publishing.Publisher, pulsar.ConsumerMessage) func() error{
+	"DLQ": func(p publishing.Publisher, cm pulsar.ConsumerMessage) func() error {
+		return p.StartDeadLetter(within(time.Minute), cm, errors.New("bad"), &publishing.Note{})
+	},
+	"RETRY": func(p publishing.Publisher, cm pulsar.ConsumerMessage) func() error {
+		return p.StartLater(within(time.Minute), cm, publishing.Retry{}, &publishing.Note{})
+	},
+}
+
 // Empty and large messages have a producer of their own, and one that is larger than all before goes alone.
 func TestDeadLettersAndRetriesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(publishing.Publisher, pulsar.ConsumerMessage) func() error{
-		"DLQ": func(p publishing.Publisher, cm pulsar.ConsumerMessage) func() error {
-			return p.StartDeadLetter(within(time.Minute), cm, errors.New("bad"), &publishing.Note{})
-		},
-		"RETRY": func(p publishing.Publisher, cm pulsar.ConsumerMessage) func() error {
-			return p.StartLater(within(time.Minute), cm, publishing.Retry{}, &publishing.Note{})
-		},
-	} {
+	for name, start := range starts {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t)
 			published := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-" + name})
@@ -60,6 +63,39 @@ func TestDeadLettersAndRetriesKeepTheirOrder(t *testing.T) {
 				require.NoError(t, published.Ack(msg))
 			}
 			require.Equal(t, strings.Join(want, " "), strings.Join(got, " "))
+		})
+	}
+}
+
+// A message with an ordering key is not in a batch. It does not overtake a batch that upstream has not sent yet.
+func TestMessagesWithAndWithoutOrderingKeysKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	for name, start := range starts {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			published := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-" + name})
+			c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
+			r := b.reconsumer(reconsume.Options{})
+			const n = 100
+			var msgs []*pulsar.ProducerMessage
+			for i := range n {
+				msg := &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i)), Key: "key"}
+				if i%4 == 3 {
+					msg.OrderingKey = "ordering"
+				}
+				msgs = append(msgs, msg)
+			}
+			b.send(nil, msgs...)
+			var waits []func() error
+			for range n {
+				waits = append(waits, start(r.Publisher(false), b.receive(c)))
+			}
+			for _, wait := range waits {
+				require.NoError(t, wait())
+			}
+			for i := range n {
+				require.Equal(t, fmt.Sprint(i), string(b.receive(published).Payload()))
+			}
 		})
 	}
 }

@@ -68,7 +68,7 @@ func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage, alone
 		if alone && !p.only {
 			defer time.AfterFunc(patience, func() { p.ask(own, m) }).Stop()
 		}
-		err := m.wait(own, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
+		err := m.wait(own, answered, isBatched(msg))
 		if alone && errors.Is(err, pulsar.ErrProducerClosed) {
 			err = m.verdict.errorOf(own, msg, err)
 		}

@@ -33,6 +33,8 @@ type topic struct {
 
 	turn chan struct{} // full while a call starts, and until a message that goes alone has an answer
 	last *producer     // of the last call that had the turn
+	// the message of that call may wait in a batch, which a message outside of a batch would overtake
+	batched bool
 
 	mu       sync.Mutex
 	delay    time.Duration // the longest delay that the broker accepted
@@ -72,15 +74,16 @@ func (t *topic) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer 
 	}
 	alone, err := t.goesAlone(msg)
 	p := t.producerFor(msg)
-	if err == nil && t.last != nil && (alone || t.last != p) {
-		// otherwise this message could overtake that producer's, or share a batch or a verdict with others
+	batched := isBatched(msg)
+	if err == nil && t.last != nil && (alone || t.last != p || t.batched && !batched && msg.DeliverAfter == 0) {
+		// otherwise this message could overtake earlier ones, or share a batch or a verdict with them
 		err = t.last.drain(ctx)
 	}
 	if err != nil {
 		<-t.turn
 		return failed(err)
 	}
-	t.last = p
+	t.last, t.batched = p, batched
 	answered, outcome := p.start(ctx, msg, alone), make(chan error, 1)
 	if !alone {
 		<-t.turn
