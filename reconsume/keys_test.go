@@ -10,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -133,4 +134,19 @@ func TestNackedLetterComesAlone(t *testing.T) {
 		require.NoError(t, dead.Ack(letter))
 	}
 	b.receivesNothing(dead, time.Second)
+}
+
+// The namespace refuses the delay of a retry that the Consumer holds back. In a batch, the retry would lose its ordering
+// key, or have the version of the consumer's schema instead of its own.
+func TestRetryWhoseDelayIsRefusedIsPublishedOutsideOfABatch(t *testing.T) {
+	for _, schema := range []pulsar.Schema{nil, orders2} {
+		run(t, reconsume.Options{Schema: schema}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Minute }
+			cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
+			require.NoError(t, r.Publisher(true).StartLater(bg, cm, publishing.Retry{Delay: time.Hour},
+				&publishing.Note{})())
+			require.Zero(t, c.sent[retries][0].DeliverAfter)
+			require.False(t, c.sent[retries][0].DeliverAt.IsZero(), "the retry is in a batch")
+		})
+	}
 }

@@ -45,7 +45,7 @@ func (r *Reconsumer) startHeld(ctx context.Context, msg *pulsar.ProducerMessage)
 		if !isRefused(err) || msg.DeliverAfter == 0 {
 			return err
 		}
-		msg.DeliverAfter = 0
+		msg.DeliverAfter, msg.DeliverAt = 0, atOnce // in no batch, as with a delay
 		return r.retries.start(ctx, msg)()
 	}
 }
