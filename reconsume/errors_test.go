@@ -439,6 +439,28 @@ func TestMessageThatTheClientDoesNotTakeIsNotRefused(t *testing.T) {
 	})
 }
 
+// The broker answers neither the messages nor the close of their producer.
+func TestCloseEndsTheCallThatWaitsForEarlierMessages(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		after := func(d time.Duration) error {
+			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+		}
+		require.NoError(t, after(time.Second))
+		c.away, c.stuck = make(chan struct{}), time.Minute
+		var calls sync.WaitGroup
+		for _, d := range []time.Duration{time.Second, time.Minute} {
+			calls.Go(func() { assert.ErrorIs(t, after(d), reconsume.ErrClosed) })
+			synctest.Wait()
+		}
+		begin := time.Now()
+		calls.Go(r.Close)
+		calls.Wait()
+		require.Equal(t, 500*time.Millisecond, time.Since(begin))
+		close(c.away)
+		time.Sleep(time.Minute)
+	})
+}
+
 // The namespace begins to refuse a delay that it allowed before, and the callers do not wait for long.
 func TestDeadProducerIsReplacedThoughNoCallerWaitsForLong(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
