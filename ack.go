@@ -96,7 +96,7 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 	}
 	c.calls.leave()
 	if !a.Late {
-		c.acked(&n, msg, &a.Delivery, began, err)
+		c.reportAck(&n, msg, &a.Delivery, began, err)
 	}
 	return err
 }
@@ -224,14 +224,14 @@ func (c *Consumer) ackCumulative(n name) error {
 		_ = c.call(func() error { return c.ackAgain(*again) })
 	}
 	for _, d := range settled {
-		c.acked(&n, nil, &d, began, nil)
+		c.reportAck(&n, nil, &d, began, nil)
 	}
 	return err
 }
 
-// acked reports the outcome of an acknowledgement to observers. A message that the group does not know is reported only
-// if its topic is non-persistent.
-func (c *Consumer) acked(n *name, msg pulsar.Message, d *partition.Delivery, began time.Duration, err error) {
+// reportAck reports the outcome of an acknowledgement to observers. A message that the group does not know is reported
+// only if its topic is non-persistent.
+func (c *Consumer) reportAck(n *name, msg pulsar.Message, d *partition.Delivery, began time.Duration, err error) {
 	if c.observer.Settled == nil {
 		return
 	}
@@ -241,7 +241,7 @@ func (c *Consumer) acked(n *name, msg pulsar.Message, d *partition.Delivery, beg
 		}
 		d = &partition.Delivery{ID: n.ID, Object: n.object}
 	}
-	if msg != nil && !n.unwrapped { // the application may count its own attempts
+	if msg != nil && !n.isOwn { // the application may count its own attempts
 		d.Count = max(d.Count, orZero(msg.RedeliveryCount))
 	}
 	e := c.settledEvent(d, msg, Acked, began)

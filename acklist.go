@@ -13,7 +13,8 @@ import (
 
 // AckIDList acknowledges several messages, each as Ack does. The error may be a pulsar.AckError. It maps each id that
 // was not acknowledged to its error: the broker's error with AckWithResponse, ErrClosed after Close. With
-// AckWithResponse, messages that the Consumer does not know wait for one answer after the other.
+// AckWithResponse, messages that the Consumer does not know are acknowledged one at a time, each after the broker's
+// answer to the previous one.
 func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	names := make([]name, len(ids))
 	for i, id := range ids {
@@ -59,7 +60,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	for _, list := range lists {
 		for i := range list {
 			if a := &list[i]; !a.Late {
-				c.acked(&a.name, nil, &a.Delivery, began, a.err)
+				c.reportAck(&a.name, nil, &a.Delivery, began, a.err)
 			}
 		}
 	}
@@ -109,7 +110,7 @@ func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Con
 
 // ackList acknowledges the messages of a list. AckIDList of pulsar-client-go reports every failure only if it waits for
 // the broker's answers, and only for ids that it knows. Otherwise it does the same as AckID for each message, and hides
-// the errors. After Wrap the Consumer does not know whether it waits.
+// the errors. After Wrap the Consumer does not know whether AckIDList waits.
 func (c *Consumer) ackList(list []listedAck, consumer pulsar.Consumer) {
 	var ids []pulsar.MessageID
 	var together []*listedAck

@@ -56,8 +56,8 @@ const defaultOpenTimeout = 30 * time.Second
 // AttemptLog returns the log of WithAttemptLog, or nil if there is none. Close closes it.
 func (c *Consumer) AttemptLog() *attempts.Log { return c.attempts }
 
-// openLog opens and reads the log of attempts, which calls failed when it cannot be used. openLog returns nil without
-// WithAttemptLog.
+// openLog opens the log of attempts and reads it. The log calls failed when it cannot be used. Without WithAttemptLog,
+// openLog returns nil.
 func (s *settings) openLog(failed func(error)) (*attempts.Log, error) {
 	origin, subscription := originOf(s.opts), s.opts.SubscriptionName
 	if s.attempts == nil || !s.isWrapped && (origin == "" || subscription == "") { // client.Subscribe returns the error
@@ -97,7 +97,7 @@ func (c *Consumer) closeLog() {
 	}
 }
 
-// flushLog waits up to a second until other consumers can read this one's records. The log reports failures.
+// flushLog waits up to a second until other consumers can read the records of this Consumer. The log reports failures.
 func (c *Consumer) flushLog() {
 	if c.attempts != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -138,8 +138,8 @@ func (c *Consumer) raiseCount(d *partition.Delivery) {
 	}
 }
 
-// isStillDue reports whether a message may be handed out again now. Otherwise the message waits, because another
-// consumer has failed on it since, or may be handling it.
+// isStillDue reports whether a message may be handed out again now. It returns false, and the message waits, if another
+// consumer has failed on the message since or may be handling it.
 func (c *Consumer) isStillDue(d *partition.Delivery) bool {
 	if c.attempts == nil || !d.Again && !d.FromMemory { // recall has read the log for a new copy
 		return true
@@ -167,7 +167,7 @@ func keyOf(id partition.ID) attempts.Key {
 
 // logFailure writes to the log that the application failed on a message, and removes the record if the message was
 // settled in the meantime.
-func (c *Consumer) logFailure(d *partition.Delivery, delay time.Duration, how nacking) {
+func (c *Consumer) logFailure(d *partition.Delivery, delay time.Duration, how nackOptions) {
 	if c.attempts == nil {
 		return
 	}
@@ -196,7 +196,7 @@ func (c *Consumer) causeOf(reason error) (cause string) {
 			cause = publishing.TypeName(reason)
 		}
 	}()
-	if c.settings.limits.OmitCause {
+	if c.settings.deadLetterPolicy.OmitCause {
 		return publishing.TypeName(reason)
 	}
 	return reason.Error()

@@ -148,7 +148,8 @@ func (c *Consumer) emptyChannel() {
 }
 
 // putBack puts a message of another consumer back into the channel. If the channel is full, a goroutine waits for room
-// until that consumer is closed: the application may be waiting for the call that empties the channel.
+// until that consumer is closed. putBack does not wait itself: the application may be waiting for the call that empties
+// the channel.
 func (c *Consumer) putBack(cm pulsar.ConsumerMessage) {
 	select {
 	case c.channel.messages <- cm:

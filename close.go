@@ -12,13 +12,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// patience is how long Close waits for calls under way to end. It is time enough for many round trips, and short for a
-// program that is shutting down.
+// patience limits each wait of Close and GiveBack for calls under way. Close waits twice: before and after it ends
+// publications. It is time enough for many round trips, and short for a program that is shutting down.
 const patience = 500 * time.Millisecond
 
 // Done returns a channel that is closed when the Consumer is closed or gives up. The Consumer gives up when
 // pulsar-client-go closes the inner consumer: after MaxReconnectToBroker attempts, or because other code closes the
-// client. Receive then returns pulsar-client-go's error. After Wrap and with TopicsPattern, the Consumer notices the
+// client. Receive then returns pulsar-client-go's error. After Wrap, or with TopicsPattern, the Consumer notices the
 // end of the inner consumer only once a Receive has taken all prefetched messages and waits. Any number of goroutines
 // may wait on the channel.
 func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
@@ -51,7 +51,7 @@ func (c *Consumer) shut() {
 	c.goroutines.shut()
 	c.end()
 	c.alarm.Stop()
-	c.calls.wait(patience) // otherwise a message that is being published would not be acknowledged, and come twice
+	c.calls.wait(patience) // otherwise a message being published would not be acknowledged, and would come twice
 	c.endPublishing()
 	c.settings.closePublisher()
 	c.calls.wait(patience)
@@ -116,25 +116,25 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	switch {
 	case c.settings.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound"): // deleted
 	case c.openTopics.Add(-1) == 0:
-		go c.giveUpReceiving(err)
+		go c.innerClosed(err)
 	case err != nil: // under the lock: otherwise the last topic could end the Consumer before this failure is reported
 		c.observerCalls.add(c, func() { c.reportFailure("receive", "staying connected to one of the topics", err) })
 	}
 	c.unlockInside(now)
 }
 
-// giveUpReceiving ends the Consumer after its inner consumer has closed itself, or when the client is closed. err is
+// innerClosed ends the Consumer after its inner consumer has closed itself, or when the client is closed. err is
 // nil if other code closed the inner consumer or its client.
-func (c *Consumer) giveUpReceiving(err error) {
+func (c *Consumer) innerClosed(err error) {
 	if !c.goroutines.enter() {
 		return
 	}
 	waitWhile(c.observerCalls.isBusy, time.Now().Add(patience)) // observers first get the failures of the other topics
 	c.end()
-	c.mu.Lock() // from now on replace (giveback.go) sets no other consumer, since the Consumer is over
+	c.mu.Lock() // from now on c.replace (giveback.go) sets no other consumer, since the Consumer is over
 	inner := c.inner.consumer.Load()
 	c.mu.Unlock()
-	if inner != nil { // otherwise begin (consumer.go) closes it
+	if inner != nil { // else begin (consumer.go) closes the inner consumer
 		c.closeInner(*inner)
 	}
 	c.goroutines.leave()
@@ -181,13 +181,13 @@ func (c *Consumer) call(f func() error) error {
 	return f()
 }
 
-// untilClosed does what call does, but does not wait for f once the Consumer is closed or gives up.
-func (c *Consumer) untilClosed(f func() error) error {
+// callUntilEnded does what call does, but does not wait long for f once the Consumer is closed or gives up.
+func (c *Consumer) callUntilEnded(f func() error) error {
 	return c.untilEnded(func() error { return c.call(f) })
 }
 
-// untilEnded calls f, but does not wait for it once the Consumer is closed or gives up: pulsar-client-go waits forever
-// for the answer of a consumer that was closed during the call or, with several topics, before it.
+// untilEnded calls f, but does not wait long for it once the Consumer is closed or gives up: pulsar-client-go waits
+// forever for an answer if its consumer was closed during the call or, with several topics, before the call.
 func (c *Consumer) untilEnded(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

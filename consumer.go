@@ -80,7 +80,7 @@ type Consumer struct {
 // newConsumer returns a Consumer that has no inner consumer yet, with an open log of attempts. Upstream may call the
 // hooks before begin sets the inner consumer.
 func newConsumer(s *settings) (*Consumer, error) {
-	s.finish()
+	s.fillOptions()
 	c := &Consumer{
 		settings: s, publisher: s.publisher, group: partition.New(s.groupOptions()),
 		start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
@@ -94,8 +94,8 @@ func newConsumer(s *settings) (*Consumer, error) {
 	if c.channel.messages == nil {
 		c.channel.messages = make(chan pulsar.ConsumerMessage)
 	}
-	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Sent: c.sent, Active: c.active, Closed: c.childClosed,
-		Outer: c.outer})
+	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Prefetched: c.prefetched, Active: c.active,
+		Closed: c.childClosed, Outer: c.outer})
 	c.alarm = time.AfterFunc(math.MaxInt64, c.alarmOver)
 	c.openTopics.Store(s.children())
 	c.mustPoll.Store(s.isWrapped || s.opts.TopicsPattern != "")
@@ -120,7 +120,7 @@ func (c *Consumer) abandon() {
 // begin begins to drive the inner consumer.
 func (c *Consumer) begin(inner pulsar.Consumer) {
 	c.inner.consumer.Store(&inner)
-	if c.isOver() { // giveUpReceiving had no consumer to close
+	if c.isOver() { // innerClosed had no consumer to close
 		inner.Close()
 	}
 	c.newReader()
@@ -132,7 +132,7 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 		}
 	})
 	if c.inner.subscribeAgain != nil { // after GiveBack the client may have no inner consumer to close
-		context.AfterFunc(c.ended, upstream.OnClientClose(inner, func() { go c.giveUpReceiving(nil) }))
+		context.AfterFunc(c.ended, upstream.OnClientClose(inner, func() { go c.innerClosed(nil) }))
 	}
 	if c.observer.Subscribed != nil {
 		c.observer.Subscribed(c)
@@ -157,7 +157,7 @@ func (c *Consumer) outer(inner pulsar.Consumer) pulsar.Consumer {
 	return c
 }
 
-// current returns the inner consumer. After GiveBack that is closed.
+// current returns the inner consumer. After GiveBack it is closed, until another one replaces it.
 func (c *Consumer) current() pulsar.Consumer { return *c.inner.consumer.Load() }
 
 // Name returns the name of the consumer.
@@ -178,7 +178,7 @@ func (c *Consumer) Subscription() string { return c.settings.Subscription }
 // called while topics appear or vanish: pulsar-client-go reads its own list of topics without a lock.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	answer := make(chan []pulsar.TopicMessageID, 1)
-	err := c.untilClosed(func() error {
+	err := c.callUntilEnded(func() error {
 		ids, err := c.current().GetLastMessageIDs()
 		answer <- ids
 		return err

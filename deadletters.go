@@ -140,19 +140,19 @@ func (e *ttlError) Error() string {
 
 func (e *ttlError) Unwrap() error { return e.reason }
 
-// giveUp publishes a message as a dead letter. Until the dead letter is published, the message waits as after any nack.
-// If the dead letter cannot be published, the message comes back, and is given up again. had says that the application
-// had the message: then this delivery counts.
-func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason error, had bool) {
+// makeDeadLetter publishes a message as a dead letter. Until the dead letter is published, the message waits as after
+// any nack. If the dead letter cannot be published, the message comes back, and is given up again. had says that the
+// application had the message: then this delivery counts.
+func (c *Consumer) makeDeadLetter(d partition.Delivery, delay time.Duration, reason error, had bool) {
 	deliveries := d.Count
 	if had {
 		deliveries++
 	} else {
-		reason, _ = d.Note.(error)      // of an earlier call, which could not publish it
+		reason, _ = d.Note.(error)      // of an earlier call that could not publish the dead letter
 		delay = max(delay, time.Second) // otherwise a publication that fails at once would be repeated without a pause
 	}
 	because := publishing.MaxDeliveries
-	if _, ok := reason.(*ttlError); ok { //nolint:errorlint // as nackAs made it
+	if _, ok := reason.(*ttlError); ok { //nolint:errorlint // as decideNack made it
 		because = publishing.TTL
 	}
 	why := reason
@@ -168,7 +168,7 @@ func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason erro
 }
 
 // moveToRetryTopic publishes a nacked or snoozed message to the retry topic.
-func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, how nacking) {
+func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, how nackOptions) {
 	until := time.Now().Add(delay)
 	c.nackAndMove(d, partition.Failure{Delay: delay, Uncounted: how.snoozed}, how.reason,
 		"moving a nacked message to the retry topic",
@@ -191,7 +191,7 @@ func (c *Consumer) nackAndMove(d partition.Delivery, f partition.Failure, reason
 		return
 	}
 	if !f.Uncounted {
-		c.logFailure(&d, f.Delay, nacking{reason: reason})
+		c.logFailure(&d, f.Delay, nackOptions{reason: reason})
 	}
 	c.letters.add(c, func() {
 		_ = c.moveAsync(c.publishing, d, start, func(err error) {

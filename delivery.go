@@ -42,8 +42,8 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	if c.isOver() {
 		return Delivery{}, ErrClosed
 	}
-	i, known, _ := c.find(&n)
-	if !known || !n.unwrapped {
+	i, isOpen, _ := c.find(&n)
+	if !isOpen || !n.isOwn {
 		i.Count = max(i.Count, orZero(msg.RedeliveryCount))
 	}
 	attempt, published := c.settings.attemptOf(msg, i.Count)
@@ -56,7 +56,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		Lost:            i.Current && i.Stale,
 		Begun:           i.Begun,
 		Settled:         i.State == partition.Settled,
-		Waiting:         known && i.State != partition.Held,
+		Waiting:         isOpen && i.State != partition.Held,
 	}
 	if i.Current && i.At > 0 {
 		d.AckDeadline = c.start.Add(i.At)
@@ -65,7 +65,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 }
 
 // attemptOf returns the number of the attempt at a message with a redelivery count, over all retries, and when the
-// message was first published: zero if a method of msg panics.
+// message was first published. published is zero if a method of msg panics.
 func (s *settings) attemptOf(msg pulsar.Message, count uint32) (attempt uint32, published time.Time) {
 	attempt = count + min(1, ^count)
 	defer func() { _ = recover() }()
@@ -89,7 +89,7 @@ func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 		c.reportFailure("count", "reading a redelivery count", err)
 		return 0
 	}
-	if i, known, _ := c.find(&n); known {
+	if i, isOpen, _ := c.find(&n); isOpen {
 		return i.Count
 	}
 	return orZero(msg.RedeliveryCount) // the message is settled or unknown

@@ -20,8 +20,8 @@ type inner struct {
 	interrupts  atomic.Int32 // calls of interrupt that wait for the turn; Receive gives up the turn for them
 	beingClosed atomic.Bool  // consumer is being closed, and another one will replace it
 
-	// The turn guards these. Both functions are nil if the options do not allow a call, or if the subscription was
-	// deleted: the call would create it again.
+	// The turn guards the fields below. Both functions are nil if the options do not allow a call, or if the
+	// subscription was deleted: the call would create it again.
 	subscribeAgain func() (pulsar.Consumer, error) // subscribes another inner consumer
 	subscribeMain  func() (pulsar.Consumer, error) // subscribes to the main topic without the retry topic
 	isDetached     bool                            // consumer was closed, and is not replaced yet

@@ -208,7 +208,7 @@ func (c *Consumer) acknowledge(f func() error) error {
 // readAhead reads messages from the inner consumer until stop is called. pulsar-client-go reads nothing from a
 // connection while the queue of one of its consumers is full, not even the answer; and the application may take no
 // message before it has that answer. The queue becomes full when a batch has come again without its acknowledged
-// messages: pulsar-client-go then permits the broker to send as many messages more as were left out. Where the broker
+// messages: pulsar-client-go then permits the broker to send as many more messages as were left out. Where the broker
 // leaves out none, readAhead reads nothing: it would keep messages from other consumers for as long as a topic is away.
 func (c *Consumer) readAhead() (stop func()) {
 	answered := make(chan struct{})

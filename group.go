@@ -20,7 +20,7 @@ func (c *Consumer) lock() time.Duration {
 
 // unlockAndAct lets the due timers go off, unlocks the group, and carries out its decisions.
 func (c *Consumer) unlockAndAct(now time.Duration) {
-	decisions := c.group.Due(now)
+	decisions := c.group.Advance(now)
 	c.setAlarm(now)
 	ready := c.group.IsReady()
 	if ready != c.isReady.Load() {
@@ -65,7 +65,7 @@ func (c *Consumer) wakeUp() {
 // setAlarm sets the alarm to the group's next timer. While a receiver waits, the alarm goes off within a second. The
 // caller holds mu.
 func (c *Consumer) setAlarm(now time.Duration) {
-	at, ok := c.group.Next()
+	at, ok := c.group.NextTimer()
 	if !ok {
 		at = math.MaxInt64
 	}
@@ -105,10 +105,10 @@ func (c *Consumer) carryOut(d *partition.Decisions) {
 		c.request(r)
 	}
 	for _, d := range d.TimedOut {
-		c.timedOut(d)
+		c.reportTimeout(d)
 	}
-	for _, d := range d.GiveUps {
-		c.letters.add(c, func() { c.giveUp(d, c.nackDelay(d.Count), nil, true) })
+	for _, d := range d.DeadLetters {
+		c.letters.add(c, func() { c.makeDeadLetter(d, c.nackDelay(d.Count), nil, true) })
 	}
 	if c.attempts != nil {
 		for _, d := range d.Settled {
@@ -141,8 +141,8 @@ func (c *Consumer) lost() {
 	c.reportLoss("", LostConnection)
 }
 
-// sent handles a message that the broker sends.
-func (c *Consumer) sent(cm pulsar.ConsumerMessage) {
+// prefetched handles a message that upstream has received from the broker, and that cannot be read yet.
+func (c *Consumer) prefetched(cm pulsar.ConsumerMessage) {
 	if !c.loss.any.Load() || !isTracked(cm.Message) {
 		return
 	}

@@ -83,8 +83,8 @@ func (c *Consumer) Reclaim(msg pulsar.Message) error {
 	now := c.lock()
 	i, _, err := c.group.Find(n.ID, n.hand)
 	if i.Current && i.Stale && !i.Busy {
-		i.Count = count // GiveUpStale takes the larger one
-		c.group.GiveUpStale(now, i.Delivery)
+		i.Count = count // TakeBackStale takes the larger one
+		c.group.TakeBackStale(now, i.Delivery)
 	}
 	c.unlockAndAct(now)
 	if err == nil && (!i.Current || i.Stale && !i.Busy) {

@@ -61,10 +61,10 @@ const maxWrappers = 10
 // without Unwrap.
 type name struct {
 	partition.ID
-	hand      uint64 // partition.AnyHand for a bare id, and for a wrapper without Unwrap
-	object    pulsar.MessageID
-	body      pulsar.Message // as the inner consumer delivered it; nil for a bare id, and for a wrapper without Unwrap
-	unwrapped bool           // the application did not wrap it
+	hand   uint64 // partition.AnyHand for a bare id, and for a wrapper without Unwrap
+	object pulsar.MessageID
+	body   pulsar.Message // as the inner consumer delivered it; nil for a bare id, and for a wrapper without Unwrap
+	isOwn  bool           // the application passed the Consumer's own message, not a wrapper of it
 }
 
 // nameOf returns the name of a message. The topic of a wrapper without Unwrap is used only if it is non-persistent,
@@ -91,10 +91,10 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 		topic = other
 	}
 	if n.body != nil {
-		n.unwrapped, topic = msg == inner, n.body.Topic()
+		n.isOwn, topic = msg == inner, n.body.Topic()
 	}
 	n.object = msg.ID()
-	if !n.unwrapped { // the Consumer's own messages have valid ids
+	if !n.isOwn { // the Consumer's own messages have valid ids
 		if err := upstream.CheckID(n.object); err != nil {
 			return n, err
 		}
@@ -112,7 +112,7 @@ func nameOfID(id pulsar.MessageID) (name, error) {
 }
 
 // find describes a message as the group knows it.
-func (c *Consumer) find(n *name) (i partition.Info, known bool, err error) {
+func (c *Consumer) find(n *name) (i partition.Info, isOpen bool, err error) {
 	now := c.lock()
 	defer c.unlockAndAct(now)
 	return c.group.Find(n.ID, n.hand)

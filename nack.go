@@ -15,15 +15,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// How a nack works: Nack and its variants end in nackAs, which asks the policy for the delay (nackDelay). The message
-//   - becomes a dead letter (giveUp), if this was its last delivery, or if it would expire before its delay is over,
+// How a nack works: Nack and its variants end in decideNack, which asks the policy for the delay (nackDelay). Then the
+// message
+//   - becomes a dead letter (makeDeadLetter), if this was its last delivery, or if it would expire before its delay
+//     is over,
 //   - goes to the retry topic (moveToRetryTopic), if its delay is at least that of WithNackRetryTopic,
 //   - or waits in the group: partition.Group.Nack.
 //
-// When the delay is over, the alarm calls alarmOver (group.go), which calls Group.Due in unlockAndAct. Group.delayOver
-// (internal/partition/due.go) makes the message ready, so that Receive gets it from Group.Take. It requests the message
-// from the broker instead if the body was not kept, the message is stale, or another consumer may do better. Then the
-// message comes through Group.Arrive.
+// When the delay is over, the alarm calls alarmOver (group.go), which calls Group.Advance in unlockAndAct.
+// Group.delayOver (internal/partition/due.go) makes the message ready, so that Receive gets it from Group.Take.
+// Group.delayOver requests the message from the broker instead if the body was not kept, the message is stale, or
+// another consumer may do better. Then the message comes through Group.Arrive.
 
 // Nack redelivers a message that the application could not process, after the delay that the nack policy gives for
 // its redelivery count (PIP-106). On the last delivery by MaxDeliveries (WithDeadLetterPolicy, or DLQ) the message
@@ -33,25 +35,25 @@ import (
 // acknowledged. A message of a non-persistent topic does not come back. A nil or foreign message is logged and
 // counted in Stats.
 func (c *Consumer) Nack(msg pulsar.Message) {
-	c.failNack(c.nackMessage(msg, nacking{}))
+	c.failNack(c.nackMessage(msg, nackOptions{}))
 }
 
 // NackWithReason is Nack with a reason. On the last delivery the message becomes a dead letter at once, and the dead
 // letter carries the reason. If reason is nil, the dead letter says how often the message was delivered. NackWithReason
 // returns ErrClosed after Close, and an error for a nil or foreign message.
 func (c *Consumer) NackWithReason(msg pulsar.Message, reason error) error {
-	return c.nackMessage(msg, nacking{reason: reason})
+	return c.nackMessage(msg, nackOptions{reason: reason})
 }
 
 // NackWithDelay is Nack with a delay that replaces the policy's this once. A negative delay counts as 0. It returns
 // ErrClosed after Close, and an error for a nil or foreign message.
 func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error {
-	return c.nackMessage(msg, nacking{delay: &delay})
+	return c.nackMessage(msg, nackOptions{delay: &delay})
 }
 
 // NackWithDelayAndReason is NackWithDelay with the reason of NackWithReason.
 func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duration, reason error) error {
-	return c.nackMessage(msg, nacking{delay: &delay, reason: reason})
+	return c.nackMessage(msg, nackOptions{delay: &delay, reason: reason})
 }
 
 // Snooze is NackWithDelay, but this delivery does not count: the redelivery count stays the same, and so do the
@@ -64,7 +66,7 @@ func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duratio
 // once. With WithNackRetryTopic a message with a long delay waits in the retry topic instead, and survives a restart;
 // the broker does not count it as unacknowledged.
 func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
-	return c.nackMessage(msg, nacking{delay: &delay, snoozed: true})
+	return c.nackMessage(msg, nackOptions{delay: &delay, snoozed: true})
 }
 
 // NackID nacks a message by its id, as Nack does. Unlike NackID of pulsar-client-go, it follows the policy. The id of a
@@ -88,7 +90,7 @@ func (c *Consumer) NackID(id pulsar.MessageID) {
 		batch = []partition.ID{n.ID}
 	}
 	for _, n.ID = range batch {
-		c.failNack(c.nack(n, nil, nacking{}))
+		c.failNack(c.nack(n, nil, nackOptions{}))
 	}
 }
 
@@ -100,14 +102,14 @@ func (c *Consumer) failNack(err error) {
 	}
 }
 
-// nacking says how a message is nacked.
-type nacking struct {
+// nackOptions says how a message is nacked.
+type nackOptions struct {
 	delay   *time.Duration // nil for the policy's
 	reason  error          // why the message failed; nil if unknown
 	snoozed bool           // this delivery does not count
 }
 
-func (c *Consumer) nackMessage(msg pulsar.Message, how nacking) error {
+func (c *Consumer) nackMessage(msg pulsar.Message, how nackOptions) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
 		return err
@@ -117,24 +119,24 @@ func (c *Consumer) nackMessage(msg pulsar.Message, how nacking) error {
 
 // nack lets a message wait in the group, or publishes it to the dead letter topic or the retry topic. msg is nil if
 // only its id is known.
-func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
+func (c *Consumer) nack(n name, msg pulsar.Message, how nackOptions) error {
 	if !topicname.IsPersistent(n.Topic) {
 		return nil
 	}
-	i, known, err := c.find(&n)
+	i, isOpen, err := c.find(&n)
 	switch {
 	case err != nil:
 		return err
 	case c.isOver():
 		return ErrClosed
-	// a nack of an earlier delivery, or of a settled message
-	case known && !i.Current, i.State == partition.Settled && n.unwrapped:
+	// An earlier delivery, or a settled message. The broker is still asked for a settled message that is nacked by id.
+	case isOpen && !i.Current, i.State == partition.Settled && n.isOwn:
 		return nil
-	case !known && (!upstream.IsMessageID(n.object) || max(n.object.BatchIdx(), n.object.BatchSize()) > largestBatch):
+	case !isOpen && (!upstream.IsMessageID(n.object) || max(n.object.BatchIdx(), n.object.BatchSize()) > largestBatch):
 		return foreign(n.object)
 	}
 	d := i.Delivery
-	if !known && msg != nil {
+	if !isOpen && msg != nil {
 		d.ID, d.Object = idOf(cmp.Or(n.Topic, orZero(msg.Topic)), n.object), n.object
 		d.Count = orZero(msg.RedeliveryCount)
 	}
@@ -142,15 +144,16 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 		d.Body = n.body
 	}
 	c.raiseCount(&d)
-	return c.nackAs(n, msg, d, known, how)
+	return c.decideNack(n, msg, d, isOpen, how)
 }
 
-// nackAs nacks a message; d is its delivery, and known says that the group has it.
-func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, known bool, how nacking) error {
+// decideNack decides what happens to a nacked message: see the top of this file. d is its newest delivery. isOpen says
+// that the group has the message, and that it is not settled.
+func (c *Consumer) decideNack(n name, msg pulsar.Message, d partition.Delivery, isOpen bool, how nackOptions) error {
 	body, _ := d.Body.(pulsar.Message)
-	canMove := known && body != nil // publishing the message needs its body
+	canMove := isOpen && body != nil // publishing the message needs its body
 	if canMove && !how.snoozed && c.isLast(d.Count) {
-		c.giveUp(d, c.nackDelay(d.Count), how.reason, true)
+		c.makeDeadLetter(d, c.nackDelay(d.Count), how.reason, true)
 		return nil
 	}
 	delay := c.nackDelay(d.Count)
@@ -158,7 +161,7 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 		delay = *how.delay
 	}
 	if ttl := c.settings.DeadBeforeTTL; canMove && ttl > 0 && publishing.OutlivesTTL(body.PublishTime(), ttl, delay) {
-		c.giveUp(d, min(delay, time.Minute), &ttlError{delay, ttl, how.reason}, true)
+		c.makeDeadLetter(d, min(delay, time.Minute), &ttlError{delay, ttl, how.reason}, true)
 		return nil
 	}
 	if from := c.settings.NackRetryTopic; canMove && msg != nil && from > 0 && delay >= from {
@@ -169,25 +172,25 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	if body != nil {
 		f.Copy = copyOf(body)
 	}
-	if !known {
+	if !isOpen {
 		f.Copy.ID, f.Copy.Source, f.Copy.Object = d.ID, c.current(), n.object
 		f.Copy.Total, f.Copy.Count = n.object.BatchSize(), d.Count
 	}
 	now := c.lock()
 	nacked, changed, err := c.group.Nack(now, f)
-	i, isOpen, _ := c.group.Find(f.ID, partition.AnyHand)
+	i, isNowOpen, _ := c.group.Find(f.ID, partition.AnyHand)
 	c.unlockAndAct(now)
 	switch {
 	case err != nil:
 		return err
-	case !changed && !known && !isOpen: // the group does not know the message, but upstream may
-		c.nackLater(n.object, delay)
+	case !changed && !isOpen && !isNowOpen: // settled, or unknown to the group; the broker may know it
+		c.requestLater(n.object, delay)
 	case changed:
 		if msg != nil && i.Body == nil { // the group did not keep the body
 			c.warnOfLimit(nacked.ID.Topic, n.object)
 		}
 		c.logFailure(&nacked, delay, how)
-		c.nacked(nacked, msg, delay, how)
+		c.reportNack(nacked, msg, delay, how)
 	}
 	return nil
 }
@@ -196,8 +199,8 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 // since the group would make room for so many messages.
 const largestBatch = 1 << 16
 
-// nackLater requests a message after the delay. The group does not know the message, but upstream may.
-func (c *Consumer) nackLater(id pulsar.MessageID, delay time.Duration) {
+// requestLater asks the broker for a message after the delay.
+func (c *Consumer) requestLater(id pulsar.MessageID, delay time.Duration) {
 	time.AfterFunc(max(0, delay), func() {
 		c.request(partition.Request{Source: c.current(), ID: id})
 	})
@@ -252,9 +255,9 @@ func (c *Consumer) RedeliverNow() (n int) {
 	return n
 }
 
-// timedOut logs a failure for a message whose ack timeout is over, and reports it to observers.
-func (c *Consumer) timedOut(d partition.Delivery) {
-	c.logFailure(&d, 0, nacking{reason: errTimedOut})
+// reportTimeout logs a failure for a message whose ack timeout is over, and reports it to observers.
+func (c *Consumer) reportTimeout(d partition.Delivery) {
+	c.logFailure(&d, 0, nackOptions{reason: errTimedOut})
 	if c.observer.Settled != nil {
 		e := c.settledEvent(&d, nil, TimedOut, c.now())
 		c.observerCalls.add(c, func() { c.observer.Settled(e) })
@@ -263,8 +266,8 @@ func (c *Consumer) timedOut(d partition.Delivery) {
 
 var errTimedOut = errors.New("ack timeout")
 
-// nacked reports to observers that a message waits now.
-func (c *Consumer) nacked(d partition.Delivery, msg pulsar.Message, delay time.Duration, how nacking) {
+// reportNack reports to observers that a message waits now.
+func (c *Consumer) reportNack(d partition.Delivery, msg pulsar.Message, delay time.Duration, how nackOptions) {
 	if c.observer.Settled == nil {
 		return
 	}

@@ -15,12 +15,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// prepare completes the settings with the caller's options, and opens the publisher.
+// prepare checks the settings together with the caller's options, completes them, and opens the publisher.
 func (s *settings) prepare(opts pulsar.ConsumerOptions) error {
 	s.opts = opts
 	s.opts.Topics = slices.Clone(opts.Topics) // the caller's own slice may change
 	s.nacksUndecryptable = upstream.NacksUndecryptable(opts)
-	if err := s.complete(); err != nil {
+	if err := s.checkAndAdopt(); err != nil {
 		return err
 	}
 	switch {
@@ -37,7 +37,7 @@ func (s *settings) prepare(opts pulsar.ConsumerOptions) error {
 	return s.openPublisher()
 }
 
-// prepareWrapped completes the settings for a consumer whose options are not known, and opens the publisher.
+// prepareWrapped does what prepare does, for a consumer whose options are not known.
 func (s *settings) prepareWrapped(consumer pulsar.Consumer) error {
 	s.isWrapped = true
 	s.opts = pulsar.ConsumerOptions{Name: consumer.Name(), SubscriptionName: consumer.Subscription(),
@@ -47,10 +47,10 @@ func (s *settings) prepareWrapped(consumer pulsar.Consumer) error {
 	if err != nil {
 		return err
 	}
-	if err := s.complete(); err != nil {
+	if err := s.checkAndAdopt(); err != nil {
 		return err
 	}
-	s.limits.RetryTopic = cmp.Or(s.limits.RetryTopic, retryTopic)
+	s.deadLetterPolicy.RetryTopic = cmp.Or(s.deadLetterPolicy.RetryTopic, retryTopic)
 	what := "nacked messages wait in memory; those that do not fit the memory limit come late, by up to 4/3 of the " +
 		"consumer's NackRedeliveryDelay"
 	if s.Source == FromBroker {
@@ -100,12 +100,12 @@ func (s *settings) checkFirst(option, topic string) error {
 // isShared reports whether the subscription is known to be Shared or Key_Shared.
 func (s *settings) isShared() bool { return !s.isWrapped && delays(s.opts.Type) }
 
-// gainsByIndexAcks reports whether Subscribe may switch batch-index acknowledgement on: it would do harm in three
-// cases. If acknowledgements are not grouped, each is a command of its own: batches of 1,000 cost seven times as much
-// CPU, and with AckWithResponse thirty times, since each message waits for the broker. On Exclusive and Failover a
-// cumulative acknowledgement inside a batch would not leave the same messages unacknowledged as in plain
-// pulsar-client-go: a test of pulsar-client-go then waits forever. A zero-queue consumer under load stops answering:
-// its Close takes 30 s.
+// gainsByIndexAcks reports whether Subscribe may switch batch-index acknowledgement on. It returns false in three
+// cases, where batch-index acknowledgement would do harm. If acknowledgements are not grouped, each is a command of its
+// own: batches of 1,000 cost seven times as much CPU, and with AckWithResponse thirty times, since each message waits
+// for the broker. On Exclusive and Failover a cumulative acknowledgement inside a batch would not leave the same
+// messages unacknowledged as in plain pulsar-client-go: a test of pulsar-client-go then waits forever. A zero-queue
+// consumer under load stops answering: its Close takes 30 s.
 func (s *settings) gainsByIndexAcks() bool {
 	opts := &s.opts
 	grouped := !opts.AckWithResponse && (opts.AckGroupingOptions == nil || opts.AckGroupingOptions.MaxSize > 1)
@@ -118,8 +118,8 @@ func (s *settings) shortensAckTime() bool {
 	return s.opts.AckGroupingOptions == nil && (s.opts.Type == pulsar.Failover || s.opts.Type == pulsar.KeyShared)
 }
 
-// partitions returns how many partitions the topics have; 0 if that is unknown or sets nothing. Those of a pattern are
-// not known.
+// partitions returns how many partitions the topics have; 0 if their number is unknown or not needed. The number is
+// unknown for a pattern.
 func (s *settings) partitions() (n int, err error) {
 	if s.client == nil || s.resolution != 0 && !s.shortensAckTime() ||
 		s.opts.SubscriptionName == "" { // client.Subscribe returns the error
@@ -236,7 +236,7 @@ func (s *settings) groupOptions() partition.Options {
 // returns manyTopics, since other topics may come.
 func (s *settings) children() int32 {
 	topics := topicsOf(s.opts)
-	if len(topics) == 0 || s.isWrapped { // a pattern, or subscribe adds them
+	if len(topics) == 0 || s.isWrapped { // a pattern, or unknown topics
 		return manyTopics
 	}
 	distinct := map[string]bool{}

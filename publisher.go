@@ -12,9 +12,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// openPublisher makes the publisher, and chooses the topics of retries and dead letters. It creates no producer.
+// openPublisher makes the publisher, and chooses the topics of retries and dead letters. The publisher's producers are
+// created later, for the first messages (reconsume/producer.go).
 func (s *settings) openPublisher() error {
-	opts, policy, origin := s.opts, s.limits, originOf(s.opts)
+	opts, policy, origin := s.opts, s.deadLetterPolicy, originOf(s.opts)
 	s.publishWith(s.reconsumer)
 	switch {
 	case s.reconsumer != nil: // its retry topic may be one that the consumer reads
@@ -69,7 +70,7 @@ func (s *settings) openPublisher() error {
 }
 
 // publishWith sets the publisher to one that uses a Reconsumer, or to none if r is nil. With Discard, a discarder in
-// front of it acknowledges messages that would become dead letters; both have the limit MaxReconsumes.
+// front of it acknowledges messages that would become dead letters.
 func (s *settings) publishWith(r *reconsume.Reconsumer) {
 	if r != nil {
 		s.publisher, s.DeadLetterTopic = r.Publisher(s.retries), r.DeadLetterTopic()
@@ -80,8 +81,8 @@ func (s *settings) publishWith(r *reconsume.Reconsumer) {
 			s.owned = r
 		}
 	}
-	if s.limits.Discard {
-		s.publisher = &discarder{s.publisher, s.limits.MaxReconsumes, s.isRetry}
+	if s.deadLetterPolicy.Discard {
+		s.publisher = &discarder{s.publisher, s.deadLetterPolicy.MaxReconsumes, s.isRetry}
 	}
 }
 

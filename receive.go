@@ -179,8 +179,8 @@ func (c *Consumer) wait(ctx context.Context) error {
 }
 
 // await does what wait does, after the group was notified. Some inner consumers show only by an error of Receive that
-// they have closed themselves (mustPoll). Of these, await calls Receive after each second without a message. A
-// zero-queue consumer that reconnects is left alone, and await looks each second whether it is connected again.
+// they have closed themselves (mustPoll). await calls their Receive after each second without a message. A zero-queue
+// consumer that reconnects is left alone, and await looks each second whether it is connected again.
 func (c *Consumer) await(ctx context.Context) error {
 	for {
 		hasQueue, reconnects := c.reader.HasQueue(), c.hooks.Reconnecting() > 0
@@ -218,7 +218,7 @@ func (c *Consumer) await(ctx context.Context) error {
 	}
 }
 
-// isUndecryptable reports whether a message has to be nacked because it could not be decrypted.
+// isUndecryptable reports whether a message must be nacked because it could not be decrypted.
 func (c *Consumer) isUndecryptable(msg pulsar.Message) bool {
 	return c.settings.nacksUndecryptable && msg.GetEncryptionContext() != nil
 }
@@ -238,7 +238,7 @@ func (c *Consumer) refuses(d *partition.Delivery) bool {
 	c.letters.add(c, func() {
 		delay := c.nackDelay(refused.Count)
 		if !undecryptable {
-			c.giveUp(refused, delay, nil, false)
+			c.makeDeadLetter(refused, delay, nil, false)
 			return
 		}
 		now := c.lock()

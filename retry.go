@@ -159,8 +159,8 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 // handler or classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
-// outgoingOf describes a message that the application wants to publish to another topic. The error says why it cannot.
-// noTopic is the error without such a topic.
+// outgoingOf describes a message that the application wants to publish to another topic. The error says why it cannot
+// be published. If hasTopic is false, there is no such topic, and the error is noTopic.
 func (c *Consumer) outgoingOf(ctx context.Context, msg pulsar.Message, hasTopic bool, noTopic error) (
 	d partition.Delivery, err error) {
 	if ctx.Err() != nil {
@@ -175,15 +175,15 @@ func (c *Consumer) outgoingOf(ctx context.Context, msg pulsar.Message, hasTopic 
 	case c.isOver():
 		return d, ErrClosed
 	}
-	i, known, err := c.find(&n)
+	i, isOpen, err := c.find(&n)
 	switch {
 	case err != nil:
 		return d, err
-	case !known, i.Busy, n.hand != partition.AnyHand && n.hand != i.Hand:
+	case !isOpen, i.Busy, n.hand != partition.AnyHand && n.hand != i.Hand:
 		return d, fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
 	}
 	d = i.Delivery
-	if !n.unwrapped { // the application may count its own attempts
+	if !n.isOwn { // the application may count its own attempts
 		d.Count = max(d.Count, orZero(msg.RedeliveryCount))
 	}
 	if d.Body == nil {
@@ -207,8 +207,8 @@ func (c *Consumer) beginMove(ctx context.Context, x partition.Delivery, start pu
 		return nil, err
 	}
 	now := c.lock()
-	i, known, _ := c.group.Find(x.ID, x.Hand)
-	if !known || i.Busy || i.Hand != x.Hand {
+	i, isOpen, _ := c.group.Find(x.ID, x.Hand)
+	if !isOpen || i.Busy || i.Hand != x.Hand {
 		c.unlockAndAct(now)
 		c.calls.leave()
 		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, x.Object)
@@ -235,14 +235,14 @@ func (c *Consumer) beginMove(ctx context.Context, x partition.Delivery, start pu
 		c.endAck(nil, &a, err, partition.Moved)
 		c.calls.leave()
 		a.Count = x.Count
-		c.published(&a.Delivery, msg, note, began, err)
+		c.reportPublication(&a.Delivery, msg, note, began, err)
 		return err
 	}, nil
 }
 
-// published reports that a message was published to another topic, or could not be.
-func (c *Consumer) published(d *partition.Delivery, msg pulsar.Message, note *publishing.Note, began time.Duration,
-	err error) {
+// reportPublication reports that a message was published to another topic, or could not be.
+func (c *Consumer) reportPublication(d *partition.Delivery, msg pulsar.Message, note *publishing.Note,
+	began time.Duration, err error) {
 	e := c.settledEvent(d, msg, Reconsumed, began)
 	e.Delay, e.Err, e.Took = note.Delay, err, c.now()-began
 	if note.Topic != "" {

@@ -73,7 +73,7 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	if err := c.detach(); err != nil {
 		return err
 	}
-	err := c.untilClosed(func() error {
+	err := c.callUntilEnded(func() error {
 		main, err := c.inner.subscribeMain()
 		if err != nil {
 			return err
@@ -106,7 +106,7 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 			return fmt.Errorf("redelivery: subscribing again after GiveBack: %w", err)
 		}
 	}
-	if err := c.untilClosed(call); err != nil {
+	if err := c.callUntilEnded(call); err != nil {
 		return err
 	}
 	c.forget()

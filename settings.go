@@ -21,14 +21,14 @@ import (
 
 // settings are the options of a Consumer, combined.
 type settings struct {
-	Options                                    // some are set by options, the others by finish
+	Options                                    // some are set by options, the others by fillOptions
 	nackBy           string                    // the option that set Nack
 	timeoutGiven     bool                      // WithAckTimeout was given; it may be 0
 	ackTimeout       backoff.RedeliveryBackoff // from AckTimeout and AckTimeoutBackoff; nil for none
 	reconsumer       *reconsume.Reconsumer
-	client           pulsar.Client // publishes retries and dead letters; nil for none
-	deadLetters      *DeadLetterPolicy
-	resolution       time.Duration // 0 for the default
+	client           pulsar.Client     // publishes retries and dead letters; nil for none
+	deadLetters      *DeadLetterPolicy // of WithDeadLetterPolicy; nil for none
+	resolution       time.Duration     // 0 for the default
 	logger           *slog.Logger
 	observers        []Observer
 	unchecked        bool        // WithoutChecks
@@ -36,8 +36,8 @@ type settings struct {
 	attempts         *AttemptLog // nil for none
 
 	// Set by prepare or prepareWrapped:
-	opts               pulsar.ConsumerOptions // the caller's, with EnableBatchIndexAcknowledgment; some after Wrap
-	limits             DeadLetterPolicy       // of all options together; MaxReconsumes is 0 without dead letters
+	opts               pulsar.ConsumerOptions // the caller's; prepare may switch batch-index acks on; few after Wrap
+	deadLetterPolicy   DeadLetterPolicy       // of all options together; MaxReconsumes is 0 without dead letters
 	retries            bool                   // the consumer has a retry topic of its own
 	indexAcks          partition.IndexAcks    // SentIndexAcks if prepare switched EnableBatchIndexAcknowledgment on
 	nacksUndecryptable bool                   // messages that cannot be decrypted are nacked
@@ -88,10 +88,10 @@ func (s *settings) adopt() error {
 	return nil
 }
 
-// complete checks the options, and adopts those of s.opts.
-func (s *settings) complete() error {
+// checkAndAdopt checks the options, and adopts those of s.opts.
+func (s *settings) checkAndAdopt() error {
 	opts := &s.opts
-	s.limits = s.allLimits()
+	s.deadLetterPolicy = s.combineDeadLetters()
 	// RetryEnable of a zero-queue consumer is left to upstream, which refuses it
 	s.retries = s.reconsumer == nil &&
 		(opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.Reconsume != nil && !s.isWrapped)
@@ -110,8 +110,9 @@ func (s *settings) complete() error {
 	return nil
 }
 
-// allLimits combines the options about dead letters in s and s.opts. As in upstream, RetryEnable includes dead letters.
-func (s *settings) allLimits() (p DeadLetterPolicy) {
+// combineDeadLetters combines the options about dead letters in s and s.opts. As in upstream, RetryEnable includes dead
+// letters.
+func (s *settings) combineDeadLetters() (p DeadLetterPolicy) {
 	opts := &s.opts
 	switch {
 	case s.deadLetters != nil:
@@ -146,12 +147,12 @@ func (s *settings) checkDeadLetters() error {
 	case !publishes && opts.DLQ != nil:
 		return invalid("ConsumerOptions.DLQ", "set", withClient)
 	case d != nil && d.MaxDeliveries == 0 && d.MaxReconsumes == 0 && s.reconsumer == nil && s.Reconsume == nil:
-		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them; "+
-			"if only DeadLetter and worker.Permanent make dead letters, reconsume.Unlimited",
+		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them, "+
+			"or reconsume.Unlimited if only DeadLetter and worker.Permanent make dead letters",
 			ErrInvalidOption)
-	case s.DeadBeforeTTL > 0 && s.limits.Discard:
+	case s.DeadBeforeTTL > 0 && s.deadLetterPolicy.Discard:
 		return invalid("WithDeadBeforeTTL", s.DeadBeforeTTL, "none with DeadLetterPolicy.Discard")
-	case s.DeadBeforeTTL > 0 && s.limits.MaxReconsumes == 0 && s.reconsumer == nil:
+	case s.DeadBeforeTTL > 0 && s.deadLetterPolicy.MaxReconsumes == 0 && s.reconsumer == nil:
 		return invalid("WithDeadBeforeTTL", s.DeadBeforeTTL,
 			"WithDeadLetterPolicy, ConsumerOptions.DLQ or WithReconsumer too")
 	}
@@ -165,14 +166,14 @@ func (s *settings) checkReconsumer() error {
 		return nil
 	case s.Reconsume != nil:
 		return both("WithReconsumer", "WithReconsumeBackoff")
-	case s.limits.Discard:
+	case s.deadLetterPolicy.Discard:
 		return invalid("DeadLetterPolicy.Discard", true, "false with WithReconsumer")
 	case s.isWrapped: // the topics' namespace is not known
 		return nil
 	}
 	for kind, topics := range map[string][2]string{ // the topic of the options, that of the Reconsumer
-		"dead letter": {s.limits.Topic, s.reconsumer.DeadLetterTopic()},
-		"retry":       {s.limits.RetryTopic, s.reconsumer.RetryTopic()},
+		"dead letter": {s.deadLetterPolicy.Topic, s.reconsumer.DeadLetterTopic()},
+		"retry":       {s.deadLetterPolicy.RetryTopic, s.reconsumer.RetryTopic()},
 	} {
 		if topics[0] != "" && topicname.In(originOf(s.opts), topics[0]) != topics[1] {
 			return invalid("the "+kind+" topic", topics[0], "the "+topics[1]+" of WithReconsumer")
@@ -189,8 +190,8 @@ func (s *settings) checkRetries() error {
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
 	case noRetryTopic && s.isWrapped && (s.Reconsume != nil || s.deadLetters.needsRetries()):
 		return invalid("the wrapped consumer", "not subscribed to its retry topic",
-			"RetryEnable in its options, or SubscribeWith, for WithReconsumeBackoff and for a DeadLetterPolicy with "+
-				"RetryTopic, or with MaxReconsumes and no MaxDeliveries")
+			"RetryEnable in its options, or SubscribeWith: needed by WithReconsumeBackoff, by RetryTopic, and by "+
+				"MaxReconsumes without MaxDeliveries")
 	case noRetryTopic && s.deadLetters.needsRetries():
 		return fmt.Errorf("%w: WithDeadLetterPolicy has RetryTopic, or MaxReconsumes without MaxDeliveries, want "+
 			"RetryEnable or WithReconsumeBackoff too", ErrInvalidOption)
@@ -240,7 +241,7 @@ type Options struct {
 	Type          string   // Exclusive, Shared, Failover or Key_Shared
 
 	Nack              backoff.RedeliveryBackoff // policy of nacks
-	NackRetryTopic    time.Duration             // nacks from this delay on go to the retry topic; 0 for none
+	NackRetryTopic    time.Duration             // nacks with at least this delay go to the retry topic; 0 for none
 	AckTimeout        time.Duration             // 0 for none
 	AckTimeoutBackoff backoff.RedeliveryBackoff // delays added to AckTimeout; nil for none
 	Reconsume         backoff.RedeliveryBackoff // policy of the retry topic; nil for backoff.DefaultDelayLevels
@@ -269,9 +270,9 @@ func (c *Consumer) Options() Options {
 	return o
 }
 
-// finish sets the Options that no option sets by itself.
-func (s *settings) finish() {
-	o, limits := &s.Options, &s.limits
+// fillOptions sets the fields of Options that no option sets by itself.
+func (s *settings) fillOptions() {
+	o, limits := &s.Options, &s.deadLetterPolicy
 	o.Subscription, o.AttemptLog = s.opts.SubscriptionName, s.attempts != nil
 	o.MaxDeliveries, o.MaxReconsumes = limits.MaxDeliveries, limits.MaxReconsumes
 	o.InitialSubscriptionName, o.OmitCause = limits.InitialSubscriptionName, limits.OmitCause

@@ -50,7 +50,7 @@ func (s *settings) setup(topic string) doctor.Setup {
 			Reconsume:         o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes},
 		InitialSubscriptionName: o.InitialSubscriptionName}
 	// RetryEnable alone makes dead letters too, as in upstream, but deserves no warning
-	if s.reconsumer == nil && !s.limits.Discard && (s.opts.DLQ != nil || s.deadLetters != nil) {
+	if s.reconsumer == nil && !s.deadLetterPolicy.Discard && (s.opts.DLQ != nil || s.deadLetters != nil) {
 		d.DeadLetterTopic = o.DeadLetterTopic
 	}
 	return d
@@ -59,7 +59,7 @@ func (s *settings) setup(topic string) doctor.Setup {
 // warnOfOrder warns if a Java consumer of the same topics would use another retry topic.
 func (s *settings) warnOfOrder() {
 	topics := topicsOf(s.opts)
-	if !s.retries || s.limits.RetryTopic != "" || len(topics) < 2 {
+	if !s.retries || s.deadLetterPolicy.RetryTopic != "" || len(topics) < 2 {
 		return
 	}
 	base := func(topic string) string { return topicname.Base(topicname.Full(topic)) }

@@ -284,7 +284,7 @@ func (p *process) logFailure(d partition.Delivery, delay time.Duration, snoozed 
 
 // act runs the timers that are due, and carries out the Group's decisions.
 func (p *process) act() {
-	d := p.group.Due(p.w.now())
+	d := p.group.Advance(p.w.now())
 	if d == nil {
 		return
 	}

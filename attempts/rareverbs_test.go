@@ -93,7 +93,7 @@ func (w *world) doRare(s step) {
 		p.giveBack()
 	case reclaim:
 		info, _, _ := p.group.Find(w.id(e, i), p.messages[e][i].hand)
-		p.group.GiveUpStale(w.now(), info.Delivery)
+		p.group.TakeBackStale(w.now(), info.Delivery)
 		p.messages[e][i].has = false
 	case redeliverNow:
 		p.group.RedeliverNow(w.now())

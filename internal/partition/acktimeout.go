@@ -32,7 +32,7 @@ func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
 	}
 	d := g.delivery(m)
 	if g.o.isLast(m.count) && m.body != nil && !m.isStale() {
-		g.out.GiveUps = append(g.out.GiveUps, d)
+		g.out.DeadLetters = append(g.out.DeadLetters, d)
 		return
 	}
 	g.out.TimedOut = append(g.out.TimedOut, d)

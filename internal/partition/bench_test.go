@@ -21,7 +21,7 @@ func BenchmarkAck(b *testing.B) {
 				g.Arrive(now, Copy{ID: id, Source: source, Object: object, Body: body, Total: c.total, Size: 100})
 				a, _ := g.BeginAck(id)
 				g.EndAck(now, &a, Done)
-				g.Due(now)
+				g.Advance(now)
 			}
 		})
 	}
@@ -40,7 +40,7 @@ func BenchmarkNack(b *testing.B) {
 	b.ReportAllocs()
 	for n := range b.N {
 		now := time.Duration(waiting + n)
-		g.Due(now)
+		g.Advance(now)
 		d, ok := g.Take(now, false)
 		if !ok {
 			b.Fatal("nothing is ready")

@@ -38,7 +38,7 @@ func TestAwaitedMessageWaitsSinceItWasGivenUp(t *testing.T) {
 	f.now = time.Hour
 	d := f.arrives().Delivery
 	f.Lost(f.now)
-	f.GiveUpStale(f.now, d)
+	f.TakeBackStale(f.now, d)
 	f.now += time.Second
 	assert.Equal(t, time.Second, f.Oldest(f.now))
 }
@@ -78,11 +78,11 @@ func TestAnswerThatCameWhileItsMessageWasBusyIsHandedOutAfterwards(t *testing.T)
 	f.bringTo(Asked)
 	a, _ := f.BeginAck(firstID)
 	f.arrives()
-	f.runDue()
+	f.runTimers()
 	_, ok := f.Take(f.now, false)
 	require.False(t, ok, "handed out while it is being settled")
 	f.EndAck(f.now, &a, Failed)
-	f.runDue()
+	f.runTimers()
 	assert.Equal(t, Ready, f.state())
 	assert.EqualValues(t, 1, f.takes(t).Count)
 }
@@ -99,7 +99,7 @@ func TestMessageThatIsBusyUntilItsRequestIsGivenUpIsRequestedAgain(t *testing.T)
 	f.ReceiverContinues(f.now)
 	f.requests = 0
 	f.EndAck(f.now, &a, Failed)
-	f.runDue()
+	f.runTimers()
 	assert.Equal(t, 1, f.requests)
 }
 
@@ -153,7 +153,7 @@ func TestUnannouncedCopyLeavesTheOthersInTheQueue(t *testing.T) {
 	for _, c := range append([]Copy{f.unannounced(9)}, queue...) {
 		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 	}
-	f.runDue()
+	f.runTimers()
 	assert.Zero(t, f.requests, "messages in the queue were requested")
 	assert.Equal(t, 5, f.Stats().Held)
 }
@@ -176,7 +176,7 @@ func TestCopyHasTheEpochInWhichItWasSent(t *testing.T) {
 	for _, c := range append(queue, f.sends(2)) {
 		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict, "entry %d was dropped", c.ID.Entry)
 	}
-	f.runDue()
+	f.runTimers()
 	assert.Zero(t, f.requests)
 	assert.Empty(t, f.partitions["A"].coming)
 }
@@ -193,7 +193,7 @@ func TestClearedCopiesAreNotRequested(t *testing.T) {
 	for _, c := range queue {
 		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 	}
-	f.runDue()
+	f.runTimers()
 	assert.Zero(t, f.requests)
 	assert.Empty(t, f.partitions["A"].coming)
 }
@@ -223,11 +223,11 @@ func (f *fixture) loses() {
 
 // waits lets the application wait for some seconds.
 func (f *fixture) waits(seconds int) {
-	f.runDue()
+	f.runTimers()
 	f.ReceiverWaits(f.now)
 	for range seconds {
 		f.now += time.Second
-		f.runDue()
+		f.runTimers()
 	}
 	f.ReceiverContinues(f.now)
 }
@@ -245,7 +245,7 @@ func TestDroppedCopyThatWasSentAgainLeavesNoGap(t *testing.T) {
 		for _, c := range []Copy{old, f.sends(0), f.sends(1)} {
 			f.Arrive(f.now, c)
 		}
-		f.runDue()
+		f.runTimers()
 		assert.Zero(t, f.requests)
 		assert.Equal(t, 2, f.Stats().Held)
 	}
@@ -262,7 +262,7 @@ func TestClearedCopyThatWasSentAgainLeavesNoGap(t *testing.T) {
 		for _, c := range []Copy{f.sends(0), f.sends(1)} {
 			assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 		}
-		f.runDue()
+		f.runTimers()
 		assert.Zero(t, f.requests)
 	}
 }
@@ -311,7 +311,7 @@ func TestPartitionThatGetsNothingAfterALossNeedsNoTimer(t *testing.T) {
 	f.sends(0)
 	f.loses()
 	f.waits(10)
-	_, ok := f.Next()
+	_, ok := f.NextTimer()
 	assert.False(t, ok)
 }
 
@@ -358,6 +358,6 @@ func TestCopiesBehindAnUnannouncedOneAreCurrent(t *testing.T) {
 	for _, c := range []Copy{f.unannounced(0), f.sends(1), f.sends(2)} {
 		assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 	}
-	f.runDue()
+	f.runTimers()
 	assert.Zero(t, f.requests)
 }

@@ -69,9 +69,9 @@
 //
 // # How to drive it
 //
-// Hold one lock around each call, and release it before calling upstream, a policy or an observer. Call [Group.Due]
-// after every call of a method with a parameter now, and at the time that [Group.Next] returns, and carry out the
-// decisions of Due.
+// Hold one lock around each call, and release it before calling upstream, a policy or an observer. Call [Group.Advance]
+// after every call of a method with a parameter now, and at the time that [Group.NextTimer] returns, and carry out the
+// decisions of Advance.
 //
 //	verb                      | calls
 //	--------------------------+------------------------------------------------------------------------------
@@ -90,10 +90,10 @@
 //	Nack, NackWithDelay, …    | Find for the count, the policy, Nack. If IsLast: Nack, then as DeadLetter
 //	NackID of a whole batch   | HeldOf, then Nack of each
 //	DeadLetter, Reconsume…    | BeginAck, publish, upstream's AckID, EndAck
-//	Decisions.GiveUps         | Nack with the policy's delay, then as DeadLetter
+//	Decisions.DeadLetters         | Nack with the policy's delay, then as DeadLetter
 //	InProgress                | Touch
 //	Delivery, RedeliveryCount | Find
-//	Reclaim                   | GiveUpStale, if Info.Stale
+//	Reclaim                   | TakeBackStale, if Info.Stale
 //	Chan                      | its goroutine does as Receive; PutBack returns a message that was not taken
 //	RedeliverNow              | RedeliverNow
 //	GiveBack                  | close upstream's consumer, GiveBack; Lost before the next one is subscribed

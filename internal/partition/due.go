@@ -6,16 +6,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
-// Decisions are what Due has decided. The caller carries them out, with no lock held.
+// Decisions are what Advance has decided. The caller carries them out, with no lock held.
 type Decisions struct {
-	Requests []Request  // to send to the broker
-	GiveUps  []Delivery // last deliveries that timed out, to publish as dead letters: first Nack, then BeginAck
-	TimedOut []Delivery // deliveries whose ack timeout is over, for observers
-	Settled  []Delivery // messages that were settled, for a log of attempts; only if Options.Reports
+	Requests    []Request  // to send to the broker
+	DeadLetters []Delivery // last deliveries that timed out, to publish as dead letters: first Nack, then BeginAck
+	TimedOut    []Delivery // deliveries whose ack timeout is over, for observers
+	Settled     []Delivery // messages that were settled, for a log of attempts; only if Options.Reports
 }
 
 func (d *Decisions) areNone() bool {
-	return d.Requests == nil && d.GiveUps == nil && d.TimedOut == nil && d.Settled == nil
+	return d.Requests == nil && d.DeadLetters == nil && d.TimedOut == nil && d.Settled == nil
 }
 
 // Request asks the broker to send an entry again.
@@ -25,9 +25,9 @@ type Request struct {
 	ID     any // of the newest delivery of a message that is due
 }
 
-// Due lets the timers go off that are due at now, and returns the decisions since the previous call; nil if there are
-// none. Call it after every call of another method, and at the time that Next returns.
-func (g *Group) Due(now time.Duration) *Decisions {
+// Advance lets the timers go off that are due at now, and returns the decisions since the previous call; nil if there are
+// none. Call it after every call of another method, and at the time that NextTimer returns.
+func (g *Group) Advance(now time.Duration) *Decisions {
 	g.reading.at(now)
 	for t := g.clock.Pop(now); t != nil; t = g.clock.Pop(now) {
 		switch {
@@ -48,8 +48,8 @@ func (g *Group) Due(now time.Duration) *Decisions {
 	return &out
 }
 
-// Next returns when the next timer goes off; ok is false if no timer is set.
-func (g *Group) Next() (at time.Duration, ok bool) {
+// NextTimer returns when the next timer goes off; ok is false if no timer is set.
+func (g *Group) NextTimer() (at time.Duration, ok bool) {
 	return g.clock.Next()
 }
 

@@ -43,7 +43,7 @@ func (w *world) complete() {
 			}
 		}
 	}
-	w.act(w.g.Due(w.now))
+	w.act(w.g.Advance(w.now))
 	for range 300 {
 		w.flush()
 		for len(w.ops) > 0 {
@@ -71,7 +71,7 @@ func (w *world) complete() {
 				break
 			}
 			w.receive()
-			w.act(w.g.Due(w.now))
+			w.act(w.g.Advance(w.now))
 		}
 		if w.check(); w.fault != "" {
 			return
@@ -82,13 +82,13 @@ func (w *world) complete() {
 		w.receive()
 		w.g.Connected()
 		if len(w.pipe) == 0 && !w.anyHeld() {
-			at, ok := w.g.Next()
+			at, ok := w.g.NextTimer()
 			if !ok {
 				break
 			}
 			w.now = max(w.now, at)
 		}
-		w.act(w.g.Due(w.now))
+		w.act(w.g.Advance(w.now))
 	}
 	w.checkComplete()
 }

@@ -46,7 +46,7 @@ func (w *world) doRare(s step) {
 	case withdraw:
 		w.withdraw()
 	case reclaim:
-		w.g.GiveUpStale(w.now, w.find(t, e, i).Delivery)
+		w.g.TakeBackStale(w.now, w.find(t, e, i).Delivery)
 		m := w.topics[t].messages[e][i]
 		m.held, m.uncounted, m.deadline = false, true, 0
 	case giveBack:
@@ -135,6 +135,6 @@ func (w *world) giveBack() {
 			m.held, m.uncounted, m.deadline = false, true, 0
 		}
 	}
-	w.act(w.g.Due(w.now))
+	w.act(w.g.Advance(w.now))
 	w.g.Lost(w.now)
 }

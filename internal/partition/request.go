@@ -140,7 +140,7 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 	case r.open && silent < r.pause() && !r.isMissing():
 		g.clock.Set(&r.timer, now+r.pause()-silent)
 	case r.tries >= inVain && p.isAnswering():
-		g.giveUpAsked(now, r)
+		g.forgetAsked(now, r)
 	default:
 		g.sendRequest(now, r)
 	}
@@ -181,8 +181,8 @@ func (r *request) end() {
 	r.partition.group.clock.Stop(&r.timer)
 }
 
-// giveUpAsked forgets the messages that were requested in vain: another consumer has them, or they are acknowledged.
-func (g *Group) giveUpAsked(now time.Duration, r *request) {
+// forgetAsked forgets the messages that were requested in vain: another consumer has them, or they are acknowledged.
+func (g *Group) forgetAsked(now time.Duration, r *request) {
 	for _, m := range r.notComing() {
 		if m.busy == 0 {
 			g.forget(now, m)

@@ -67,7 +67,7 @@ func TestCountOfTheBrokerIsIgnoredForBatches(t *testing.T) {
 	f.arrivesAs(at(0, 0), 2, nil)
 	f.Nack(f.now, Failure{ID: at(0, 0), Hand: AnyHand})
 	f.arrivesAs(at(0, 0), 2, func(c *Copy) { c.Count = 7 })
-	f.runDue()
+	f.runTimers()
 	assert.EqualValues(t, 1, f.takes(t).Count)
 }
 
@@ -94,7 +94,7 @@ func TestHandOverPutBackIsNotCounted(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	a := f.arrives()
 	f.PutBack(f.now, a.Delivery)
-	f.runDue()
+	f.runTimers()
 	assert.Zero(t, f.takes(t).Count)
 }
 
@@ -256,7 +256,7 @@ func TestRequestsInVainEndOnceThePartitionIsConnected(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.bringTo(Asked)
 	f.Lost(f.now)
-	f.runDue()
+	f.runTimers()
 	f.Sent(f.now, at(7, 0), "source", "a copy read late from the lost connection")
 	f.ReceiverWaits(f.now)
 	for range 3 * inVain {
@@ -273,7 +273,7 @@ func TestRequestsInVainEndOnceThePartitionIsConnected(t *testing.T) {
 		f.timePasses()
 	}
 	assert.Equal(t, Unseen, f.state())
-	_, ok := f.Next()
+	_, ok := f.NextTimer()
 	assert.False(t, ok, "a timer is set though no message is left")
 }
 
@@ -295,7 +295,7 @@ func TestRequestsInVainGoOnWhileAnotherConsumerIsActive(t *testing.T) {
 	f := newFixture(Options{Kind: Failover})
 	f.bringTo(Asked)
 	f.Activate(f.now, "A", "source", false)
-	f.runDue()
+	f.runTimers()
 	f.ReceiverWaits(f.now)
 	f.Connected()
 	for range 3 * inVain {
@@ -330,7 +330,7 @@ func TestRequestIsRepeatedWhileOtherTopicsAreBusy(t *testing.T) {
 	for n := range int64(200) {
 		f.now += 20 * time.Millisecond
 		f.arrivesAs(ID{"B", 2, n, 0}, 1, nil)
-		f.runDue()
+		f.runTimers()
 	}
 	assert.Positive(t, f.requests)
 }
@@ -342,7 +342,7 @@ func TestRequestIsNotRepeatedWhileItsPartitionIsRead(t *testing.T) {
 	for n := range int64(200) {
 		f.now += 20 * time.Millisecond
 		f.arrivesAs(at(1+n, 0), 1, nil)
-		f.runDue()
+		f.runTimers()
 	}
 	assert.Zero(t, f.requests)
 }
@@ -361,11 +361,11 @@ func TestOnlyOneRequestOfAPartitionIsUnderWay(t *testing.T) {
 	assert.Equal(t, 1, f.requests)
 	f.arrivesAs(at(0, 0), 1, func(c *Copy) { c.Size = 2 }) // the answer begins
 	f.Nack(f.now, Failure{ID: at(0, 0), Hand: AnyHand})
-	f.runDue()
+	f.runTimers()
 	assert.Equal(t, 1, f.requests, "a second request was sent before the answer to the first had ended")
 	f.arrivesAs(at(1, 0), 1, func(c *Copy) { c.Size = 2 })
 	f.arrivesAs(at(2, 0), 1, func(c *Copy) { c.Size = 2 })
-	f.runDue()
+	f.runTimers()
 	assert.Equal(t, 2, f.requests)
 }
 
@@ -397,7 +397,7 @@ func TestMessageGoesToAnotherConsumerWhenNearlyAllBecomeDeadLetters(t *testing.T
 	}
 	f.bringTo(Waiting)
 	f.now += time.Minute // its delay
-	f.runDue()
+	f.runTimers()
 	assert.Equal(t, Asked, f.state())
 }
 
@@ -487,7 +487,7 @@ func (f *fixture) makesReady(n int64) {
 		f.arrivesAs(at(e, 0), 1, nil)
 		f.Nack(f.now, Failure{ID: at(e, 0), Hand: AnyHand})
 	}
-	f.runDue()
+	f.runTimers()
 }
 
 func TestNewAndRedeliveredMessagesAlternate(t *testing.T) {
@@ -506,10 +506,10 @@ func TestLastDeliveryThatTimesOutIsGivenUp(t *testing.T) {
 	f.arrives()
 	f.StartTimeout(f.now, firstID, 0, time.Second)
 	f.now = time.Second
-	d := f.Due(f.now)
-	require.Len(t, d.GiveUps, 1)
+	d := f.Advance(f.now)
+	require.Len(t, d.DeadLetters, 1)
 	assert.Empty(t, d.Requests)
-	assert.NotNil(t, d.GiveUps[0].Body)
+	assert.NotNil(t, d.DeadLetters[0].Body)
 }
 
 func TestMessageIsNotGivenUpDuringItsAcknowledgement(t *testing.T) {
@@ -518,9 +518,9 @@ func TestMessageIsNotGivenUpDuringItsAcknowledgement(t *testing.T) {
 	f.StartTimeout(f.now, firstID, 0, time.Second)
 	a, _ := f.BeginAck(firstID)
 	f.now = time.Second
-	assert.Empty(t, f.Due(f.now).GiveUps)
+	assert.Empty(t, f.Advance(f.now).DeadLetters)
 	f.EndAck(f.now, &a, Failed)
-	assert.Len(t, f.Due(f.now).GiveUps, 1)
+	assert.Len(t, f.Advance(f.now).DeadLetters, 1)
 }
 
 func TestTouchRestartsTheAckTimeout(t *testing.T) {
@@ -532,7 +532,7 @@ func TestTouchRestartsTheAckTimeout(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, ok)
 	f.now = 118 * time.Second
-	f.runDue()
+	f.runTimers()
 	assert.Equal(t, Held, f.state())
 }
 
@@ -596,14 +596,14 @@ func TestOperatorsResetDiffersFromALostAck(t *testing.T) {
 			f.ReceiverWaits(f.now)
 			f.now += ackedAfter
 			f.Connected()
-			f.runDue()
+			f.runTimers()
 		}
 	}
 	away := func(f *fixture) { // time passes, and the partition has no connection
 		for range 4 {
 			f.ReceiverWaits(f.now)
 			f.now += ackedAfter
-			f.runDue()
+			f.runTimers()
 		}
 	}
 	lost := func(f *fixture) { f.Lost(f.now) }
@@ -642,7 +642,7 @@ func TestOperatorsResetDiffersFromALostAck(t *testing.T) {
 			for range 10 {
 				f.now += ackedAfter
 				f.Connected()
-				f.runDue()
+				f.runTimers()
 			}
 		}, lost, sends(settled)}, Settled},
 		{"acknowledged in doubt, the doubt is over", []func(*fixture){settles(settled), lost, sends(other), calm, lost, sends(settled)}, Held},
@@ -715,7 +715,7 @@ func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
 	for entry := range int64(50) { // other messages of its partition come all the time
 		f.arrivesAs(at(entry+1, 0), 1, nil)
 		f.now += 100 * time.Millisecond
-		f.runDue()
+		f.runTimers()
 	}
 	assert.Equal(t, 1, f.requests)
 }
@@ -738,7 +738,7 @@ func TestNewMessageThatUpstreamDroppedIsRequested(t *testing.T) {
 					f.Connected()
 					f.timePasses()
 				}
-				f.runDue()
+				f.runTimers()
 				if kind == Exclusive || kind == Failover {
 					assert.Equal(t, 1, f.requests, "one request brings all messages")
 					return
@@ -761,8 +761,8 @@ func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
 		f := newFixture(Options{Kind: Shared})
 		d := f.arrives().Delivery
 		f.Lost(f.now)
-		f.GiveUpStale(f.now, d)
-		f.runDue()
+		f.TakeBackStale(f.now, d)
+		f.runTimers()
 		assert.Equal(t, Asked, f.state())
 		assert.Zero(t, f.requests, "requested though the broker may be about to send it")
 		if comes {
@@ -791,7 +791,7 @@ func TestStaleMessageThatIsGivenUpKeepsALargerCountOfTheApplication(t *testing.T
 	d := f.arrives().Delivery
 	f.Lost(f.now)
 	d.Count = 3
-	f.GiveUpStale(f.now, d)
+	f.TakeBackStale(f.now, d)
 	assert.EqualValues(t, 3, f.arrives().Count)
 }
 
@@ -810,7 +810,7 @@ func TestMessageRequestedAroundALossIsRequestedOnce(t *testing.T) {
 				f.Lost(f.now)
 			}
 			f.now += firstPause / 2
-			f.runDue()
+			f.runTimers()
 			assert.Equal(t, 1, f.requests)
 		})
 	}
@@ -824,7 +824,7 @@ func TestMessageInTheQueueIsNotRequested(t *testing.T) {
 	f.Sent(f.now, firstID, "source", c.Object)
 	f.RedeliverNow(f.now)
 	f.drop(f.partitions["A"].entries[firstID.position()].messages[0])
-	f.runDue()
+	f.runTimers()
 	assert.Equal(t, Asked, f.state())
 	assert.Zero(t, f.requests, "requested though it is in the queue: it may go to another consumer, too")
 	assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
@@ -854,14 +854,14 @@ func TestRetryWhoseOldCopyWasDroppedIsNotEarly(t *testing.T) {
 	assert.Equal(t, Buffered, f.Arrive(f.now, newer).Verdict)
 	assert.Equal(t, Waiting, f.state())
 	f.now += time.Minute
-	f.runDue()
+	f.runTimers()
 	_, ok := f.Take(f.now, false)
 	assert.True(t, ok)
 }
 
 func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
 	f := newAwaitingFixture()
-	f.runDue()
+	f.runTimers()
 	assert.Equal(t, Asked, f.state())
 	f.ReceiverWaits(f.now)
 	f.timePasses()
@@ -877,11 +877,11 @@ func TestMessageInTheQueueIsRequestedAfterAnotherLoss(t *testing.T) {
 	f.ReceiverWaits(f.now)
 	f.timePasses()
 	f.requests = 0
-	over, _ := f.Next()
+	over, _ := f.NextTimer()
 	f.now = over - time.Millisecond
 	f.Sent(f.now, firstID, "source", "a copy that is dropped")
 	f.now = over
-	f.runDue()
+	f.runTimers()
 	assert.Zero(t, f.requests, "requested though the copy may be in the queue")
 	f.Lost(f.now)
 	f.arrivesAs(at(7, 0), 1, nil)
@@ -909,7 +909,7 @@ func TestSnoozedMessageThatIsNotTakenStays(t *testing.T) {
 
 func TestCopyIsRequestedOnceALaterOneWasRead(t *testing.T) {
 	f := newAwaitingFixture()
-	f.runDue()
+	f.runTimers()
 	assert.Zero(t, f.requests)
 	f.arrivesAs(at(7, 0), 1, nil)
 	f.timePasses()
@@ -923,7 +923,7 @@ func TestCopyIsAwaitedWhileTheApplicationIsBusy(t *testing.T) {
 	for entry := range int64(1000) {
 		f.now += stepTime
 		f.arrivesAs(ID{"B", 2, entry, 0}, 1, nil)
-		f.runDue()
+		f.runTimers()
 	}
 	assert.Zero(t, f.requests)
 	f.ReceiverWaits(f.now)
@@ -960,7 +960,7 @@ func TestGivenBackMessagesComeAgainUncounted(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.arrives()
 	f.GiveBack(f.now)
-	f.runDue()
+	f.runTimers()
 	assert.Equal(t, 1, f.requests)
 	assert.Zero(t, f.arrives().Count)
 }
@@ -991,7 +991,7 @@ func TestRedeliverNowKeepsTheOrder(t *testing.T) {
 		f.Nack(f.now, Failure{ID: at(n, 0), Hand: AnyHand, Delay: time.Duration(3-n) * time.Minute})
 	}
 	assert.Equal(t, 3, f.RedeliverNow(f.now))
-	f.runDue()
+	f.runTimers()
 	for n := int64(2); n >= 0; n-- {
 		assert.Equal(t, n, f.takes(t).ID.Entry)
 	}
@@ -1040,11 +1040,11 @@ func TestSettledIDsAreBounded(t *testing.T) {
 		f.settles(t, ID{"A", n, 0, 0})
 		if n%1000 == 0 {
 			f.now += time.Second
-			f.runDue()
+			f.runTimers()
 		}
 	}
 	f.now += 3 * time.Second
-	f.runDue()
+	f.runTimers()
 	f.timePasses()
 	p := f.partitions["A"]
 	assert.Less(t, len(p.settled.generations[sure]), settledBytes/ledgerBytes)
@@ -1080,7 +1080,7 @@ func TestMessageThatDidNotFailStaysThoughOthersFail(t *testing.T) {
 	require.True(t, f.outcomes.mostlyFail())
 	f.arrivesAs(at(20, 0), 1, func(c *Copy) { c.Wait = time.Second })
 	f.now += time.Second
-	require.Empty(t, f.Due(f.now).Requests)
+	require.Empty(t, f.Advance(f.now).Requests)
 	assert.Zero(t, f.takes(t).Count, "a message that was never delivered is counted")
 }
 

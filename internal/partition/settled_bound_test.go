@@ -22,7 +22,7 @@ func TestSettledIDsAreBoundedThoughTheApplicationNeverWaits(t *testing.T) {
 		var a Ack
 		require.NoError(t, g.BeginAck(id, &a))
 		g.EndAck(now, &a, Done)
-		g.Due(now)
+		g.Advance(now)
 		g.ReceiverWaits(now + time.Millisecond)
 	}
 	bytes := uint64(0)

@@ -12,7 +12,7 @@ type fixture struct {
 	group
 	now        time.Duration
 	deliveries int    // copies made so far
-	requests   int    // requests that runDue has returned
+	requests   int    // requests that runTimers has returned
 	hand       uint64 // number of the hand-over by arrives
 }
 
@@ -46,8 +46,8 @@ func (g group) isSettled(id ID) bool {
 	return i.State == Settled
 }
 
-func (g group) Due(now time.Duration) (d Decisions) {
-	if decided := g.Group.Due(now); decided != nil {
+func (g group) Advance(now time.Duration) (d Decisions) {
+	if decided := g.Group.Advance(now); decided != nil {
 		d = *decided
 	}
 	return d
@@ -103,9 +103,9 @@ func (f *fixture) ack(outcome Outcome) string {
 	}
 }
 
-// runDue calls Due, and counts the requests.
-func (f *fixture) runDue() {
-	f.requests += len(f.Due(f.now).Requests)
+// runTimers calls Advance, and counts the requests.
+func (f *fixture) runTimers() {
+	f.requests += len(f.Advance(f.now).Requests)
 }
 
 // timePasses lets time pass until the next timer goes off. It does not stop at a timer of settled ids while there are
@@ -114,10 +114,10 @@ func (f *fixture) timePasses() {
 	for goesOn := true; goesOn; {
 		timers := f.clock.Timers()
 		goesOn = len(timers) > 1 && timers[0].Of.settled != nil
-		if at, ok := f.Next(); ok {
+		if at, ok := f.NextTimer(); ok {
 			f.now = max(f.now, at)
 		}
-		f.runDue()
+		f.runTimers()
 	}
 }
 
@@ -163,7 +163,7 @@ func TestTable(t *testing.T) {
 	acked := func(f *fixture) any { return f.ack(Done) }
 	notAcked := func(f *fixture) any { return f.ack(Failed) }
 	over := func(f *fixture) any { f.timePasses(); return f.requests }
-	lost := func(f *fixture) any { f.Lost(f.now); f.runDue(); return f.requests }
+	lost := func(f *fixture) any { f.Lost(f.now); f.runTimers(); return f.requests }
 	lostThenOver := func(f *fixture) any { f.Lost(f.now); f.timePasses(); return f.requests }
 	shared, exclusive := Options{Kind: Shared}, Options{Kind: Exclusive}
 	for _, c := range []struct {
@@ -229,7 +229,7 @@ func TestTable(t *testing.T) {
 			f.Lost(f.now)
 			_, ok := f.Take(f.now, false)
 			assert.False(t, ok)
-			f.runDue()
+			f.runTimers()
 			return f.requests
 		}, Asked, 1},
 		{shared, Settled, "connection lost", lost, Settled, 0},

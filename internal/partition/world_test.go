@@ -439,7 +439,7 @@ func (w *world) do(s step) {
 		w.doRare(s)
 	}
 	w.withdrawStale()
-	w.act(w.g.Due(w.now))
+	w.act(w.g.Advance(w.now))
 	w.withdrawStale()
 }
 
@@ -454,7 +454,7 @@ func (w *world) act(d Decisions) {
 		w.markRequested(o.of)
 		w.pipe = append(w.pipe, command{request: true, topic: o.of.topic, entry: o.of.entry})
 	}
-	for _, given := range d.GiveUps {
+	for _, given := range d.DeadLetters {
 		t, e, i := w.at(given.ID)
 		m := w.topics[t].messages[e][i]
 		if m.deadline == 0 || w.now < m.deadline {

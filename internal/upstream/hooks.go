@@ -4,7 +4,7 @@ import "github.com/apache/pulsar-client-go/pulsar"
 
 // BeforeConsume implements pulsar.ConsumerInterceptor.
 func (h *Hooks) BeforeConsume(cm pulsar.ConsumerMessage) {
-	h.events.Sent(cm)
+	h.events.Prefetched(cm)
 	h.intercept(func() {
 		cm.Consumer = h.events.Outer(cm.Consumer)
 		h.interceptors.BeforeConsume(cm)

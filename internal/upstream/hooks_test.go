@@ -37,8 +37,8 @@ func (j *journal) note(format string, args ...any) {
 
 func (j *journal) events() upstream.Events {
 	return upstream.Events{
-		Lost: func() { j.note("lost") },
-		Sent: func(cm pulsar.ConsumerMessage) { j.note("sent by %s", cm.Consumer.(named).name) },
+		Lost:       func() { j.note("lost") },
+		Prefetched: func(cm pulsar.ConsumerMessage) { j.note("sent by %s", cm.Consumer.(named).name) },
 		Active: func(child any, topic string, active bool) {
 			j.note("active %s %s %v", child.(named).name, topic, active)
 		},
@@ -129,7 +129,7 @@ func TestInterceptorRunsIsTrueDuringACall(t *testing.T) {
 func TestSentIsCalledBeforeTheMessageCanBeRead(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	var sent sync.Map
-	hooks := upstream.NewHooks(silent(upstream.Events{Sent: func(cm pulsar.ConsumerMessage) {
+	hooks := upstream.NewHooks(silent(upstream.Events{Prefetched: func(cm pulsar.ConsumerMessage) {
 		time.Sleep(time.Millisecond)
 		sent.Store(string(cm.Payload()), true)
 	}}))

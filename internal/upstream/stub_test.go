@@ -84,8 +84,8 @@ func silent(set upstream.Events) upstream.Events {
 	if set.Lost == nil {
 		set.Lost = func() {}
 	}
-	if set.Sent == nil {
-		set.Sent = func(pulsar.ConsumerMessage) {}
+	if set.Prefetched == nil {
+		set.Prefetched = func(pulsar.ConsumerMessage) {}
 	}
 	if set.Active == nil {
 		set.Active = func(any, string, bool) {}

@@ -21,8 +21,8 @@ import (
 // Events are called on goroutines of pulsar-client-go, which may hold its locks: the functions must not call
 // pulsar-client-go. No function is nil.
 type Events struct {
-	Lost func()                       // a connection was lost, or is about to be
-	Sent func(pulsar.ConsumerMessage) // the broker sent a message, which cannot be read yet
+	Lost       func()                       // a connection was lost, or is about to be
+	Prefetched func(pulsar.ConsumerMessage) // the broker sent a message, which cannot be read yet
 	// this consumer became active, or inactive, on a Failover partition
 	Active func(child any, topic string, active bool)
 	Closed func(child pulsar.Consumer, err error) // pulsar-client-go has stopped reading a topic
