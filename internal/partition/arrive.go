@@ -17,8 +17,8 @@ type Copy struct {
 	Wait   time.Duration
 	Size   int64 // bytes that the message takes by itself
 	Buffer int64 // bytes of the buffer that it shares with others of its batch
-	// Sent was not called for it, since upstream could not decrypt it. It counts as sent in the present epoch: after a
-	// loss it may be another consumer's.
+	// Sent was not called for the copy, since upstream could not decrypt it. The copy counts as sent in the present
+	// epoch; after a loss the message may be another consumer's.
 	Unannounced bool
 }
 
@@ -82,7 +82,7 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 	return verdict, again
 }
 
-// isComplete reports whether all messages of an entry are settled. The entry may still be in the table: while another
+// isComplete reports whether all messages of an entry are settled. Such an entry is still in the table while another
 // call settles one of its messages, too.
 func (p *Partition) isComplete(e *entry, at position) bool {
 	if e != nil {

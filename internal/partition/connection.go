@@ -22,7 +22,7 @@ func (g *Group) beginEpoch(now time.Duration) {
 }
 
 // Connected notes that all partitions have a connection. A copy that arrives in the new epoch does not prove that:
-// upstream may read one late from the lost connection.
+// upstream may read a copy late from the lost connection.
 func (g *Group) Connected() { g.connectedEpoch = g.epoch }
 
 // GiveBack notes that the broker is about to send everything again, to any consumer. Messages that the application has
@@ -174,8 +174,8 @@ func (p *Partition) requestDropped(now time.Duration, epoch uint64) (asked bool)
 }
 
 // dropOld drops a copy that the broker sent before a loss, or before this consumer became active. The broker usually
-// sends the message again, after older ones. It does not if it began to send before the listener reported that this
-// consumer is active. So the message is awaited, and requested if it does not come.
+// sends the message again, after older ones. It does not do so if it began to send before the listener reported that
+// this consumer is active. So the message is awaited, and requested if it does not come.
 func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 	switch p := m.entry.partition; {
 	case m.state == Unseen && p.isInactive(): // the active consumer gets it
@@ -206,7 +206,7 @@ func (x *gap) widen(at place) {
 
 // drops reports whether a copy of an epoch has to be dropped, and notes the gap that it leaves.
 func (p *Partition) drops(at place, object any, epoch uint64) bool {
-	if epoch < p.activeEpoch { // the broker may not send it again by itself
+	if epoch < p.activeEpoch { // perhaps the broker does not send it again by itself
 		p.gap.widen(at)
 		p.gap.last = at
 		return true

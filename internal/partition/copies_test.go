@@ -33,7 +33,7 @@ func TestCopyDroppedWhileInactiveIsNotAwaited(t *testing.T) {
 	assert.Equal(t, Deliver, f.arrives().Verdict)
 }
 
-func TestAwaitedMessageWaitsSinceItWasGivenUp(t *testing.T) {
+func TestAwaitedMessageWaitsSinceItWasTakenBack(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.now = time.Hour
 	d := f.arrives().Delivery

@@ -8,9 +8,9 @@
 //	state   | a copy arrives         | nack      | ack succeeds | its time is over                       | connection lost
 //	--------+------------------------+-----------+--------------+----------------------------------------+-----------------
 //	unseen  | → held, delivered      | –         | –            | –                                      | –
-//	held    | noted                  | → waiting | → settled    | ack timeout: a nack that is due        | stale
+//	held    | noted, kept if it fits | → waiting | → settled    | ack timeout: a nack that is due        | stale
 //	waiting | noted, kept if it fits | –         | → settled    | here and fresh: → ready; else → asked  | stale
-//	ready   | noted                  | –         | → settled    | not taken for long: → asked            | stale
+//	ready   | noted, kept if it fits | –         | → settled    | not taken for long: → asked            | stale
 //	asked   | → held, delivered      | –         | → settled    | asked again; ten times in vain: unseen | –
 //	settled | acknowledged again     | –         | –            | forgotten, oldest first                | –
 //

@@ -13,8 +13,8 @@ type Info struct {
 	Begun   bool          // other messages of its batch are settled, and come again after a restart
 }
 
-// Find describes a message; ok is false if the message is settled or not known.
-func (g *Group) Find(id ID, hand uint64) (i Info, ok bool, err error) {
+// Find describes a message. isOpen is false if the message is settled or not known.
+func (g *Group) Find(id ID, hand uint64) (i Info, isOpen bool, err error) {
 	m, err := g.find(id)
 	if m == nil {
 		if p, _ := g.partitionOf(id); p != nil && p.settled.has(id.position(), id.Index) {
@@ -80,7 +80,8 @@ func (g *Group) Oldest(now time.Duration) (longest time.Duration) {
 }
 
 // Unfinished counts the settled messages of batches that are not settled as a whole, and the messages of such batches
-// that are about to arrive. If none comes while the application reads, the broker has left them out of their batch.
+// that are about to arrive. The latter no longer count once the application has read for idleTime without getting one:
+// the broker has left them out of their batch.
 func (g *Group) Unfinished(now time.Duration) (settled, arriving int) {
 	total := g.reading.at(now)
 	for _, p := range g.partitions {

@@ -7,8 +7,8 @@ func (g *Group) keep(m *message, c *Copy) {
 		return
 	}
 	if m.body != nil {
-		if !c.Unannounced { // else it is encrypted
-			m.body = c.Body // all messages of a batch are to keep one buffer in memory, the newest
+		if !c.Unannounced { // else the body may be encrypted
+			m.body = c.Body // so that a batch keeps only its newest buffer in memory
 		}
 		return
 	}

@@ -145,8 +145,8 @@ func (g *Group) Recall(now time.Duration, d *Delivery, tries uint32, wait time.D
 	return wait <= 0
 }
 
-// PutBack takes back a message that was handed out but never reached the application. The next Take returns it. If a
-// later message came first, its cumulative acknowledgement would lose this message.
+// PutBack takes back a message that was handed out but never reached the application. The next Take returns it, before
+// any later message: a cumulative acknowledgement of a later message would lose this one.
 func (g *Group) PutBack(now time.Duration, d Delivery) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {

@@ -152,8 +152,8 @@ func (p *Partition) isAnswering() bool {
 	return p.group.connectedEpoch == p.group.epoch && !p.isInactive()
 }
 
-// isMissing reports whether an entry was not requested, because the broker is about to send it by itself, and no copy of
-// an awaited message is in upstream's queue.
+// isMissing reports whether the broker was expected to send an entry by itself, and an awaited message of the entry has
+// no copy in upstream's queue.
 func (r *request) isMissing() bool { return r.entry != nil && r.tries == 0 && len(r.notComing()) > 0 }
 
 // messageCame notes that one of the messages that waited for the answer has come.

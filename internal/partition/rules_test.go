@@ -501,7 +501,7 @@ func TestNewAndRedeliveredMessagesAlternate(t *testing.T) {
 	assert.Equal(t, []bool{true, false, true, false}, turns)
 }
 
-func TestLastDeliveryThatTimesOutIsGivenUp(t *testing.T) {
+func TestLastDeliveryThatTimesOutBecomesADeadLetter(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MaxDeliveries: 1})
 	f.arrives()
 	f.StartTimeout(f.now, firstID, 0, time.Second)
@@ -512,7 +512,7 @@ func TestLastDeliveryThatTimesOutIsGivenUp(t *testing.T) {
 	assert.NotNil(t, d.DeadLetters[0].Body)
 }
 
-func TestMessageIsNotGivenUpDuringItsAcknowledgement(t *testing.T) {
+func TestMessageBecomesNoDeadLetterDuringItsAcknowledgement(t *testing.T) {
 	f := newFixture(Options{Kind: Shared, MaxDeliveries: 1})
 	f.arrives()
 	f.StartTimeout(f.now, firstID, 0, time.Second)
@@ -756,7 +756,7 @@ func TestCopyReadWhileInactiveIsDropped(t *testing.T) {
 	assert.Equal(t, Dropped, f.Arrive(f.now, f.copy(firstID, 1)).Verdict)
 }
 
-func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
+func TestStaleMessageThatIsTakenBackIsRequestedIfItDoesNotCome(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		f := newFixture(Options{Kind: Shared})
 		d := f.arrives().Delivery
@@ -766,7 +766,7 @@ func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
 		assert.Equal(t, Asked, f.state())
 		assert.Zero(t, f.requests, "requested though the broker may be about to send it")
 		if comes {
-			assert.EqualValues(t, 0, f.arrives().Count, "giving a stale message up raised the count")
+			assert.EqualValues(t, 0, f.arrives().Count, "taking a stale message back raised the count")
 			continue
 		}
 		for range 3 {
@@ -786,7 +786,7 @@ func TestWithdrawnMessageStaysBeforeLaterOnes(t *testing.T) {
 	require.Equal(t, at(0, 0), d.ID)
 }
 
-func TestStaleMessageThatIsGivenUpKeepsALargerCountOfTheApplication(t *testing.T) {
+func TestStaleMessageThatIsTakenBackKeepsALargerCountOfTheApplication(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	d := f.arrives().Delivery
 	f.Lost(f.now)

@@ -10,7 +10,7 @@ type Delivery struct {
 	Body       any    // nil if it is not known here
 	Note       any    // the caller's, from the nack before
 	Count      uint32 // redelivery count
-	Hand       uint64 // number of the hand-over; 0 for a message's first one, unless the broker counted another before
+	Hand       uint64 // number of the hand-over; 0 for a message's first one if Count is 0
 	FromMemory bool   // the broker was not asked for it
 	Again      bool   // the message was handed out before
 
@@ -54,7 +54,7 @@ func (g *Group) deliver(now time.Duration, m *message, body any, d *Delivery) {
 	m.move(Held)
 	if m.delivered {
 		if !m.uncounted {
-			m.count += min(1, ^m.count)
+			m.count += min(1, ^m.count) // without overflow
 		}
 		m.count = max(m.count, m.brokerCount)
 	}

@@ -458,10 +458,10 @@ func (w *world) act(d Decisions) {
 		t, e, i := w.at(given.ID)
 		m := w.topics[t].messages[e][i]
 		if m.deadline == 0 || w.now < m.deadline {
-			w.fail("given up before its ack timeout was over")
+			w.fail("became a dead letter before its ack timeout was over")
 		}
 		if _, ok, _ := w.g.Nack(w.now, Failure{ID: given.ID, Hand: given.Hand, Delay: nackDelay}); !ok {
-			w.fail("given up, and cannot be taken back")
+			w.fail("became a dead letter, and cannot be nacked")
 		}
 		m.notUntil = w.now + nackDelay
 		w.timesOut(m)
