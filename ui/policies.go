@@ -142,7 +142,7 @@ func (h *Handler) policiesPage(w http.ResponseWriter, r *http.Request) {
 		Queue:   1000, Before: time.Minute, Outage: time.Duration(load[4].Value) * time.Minute,
 		Partial: load[5].Value / 100, Nack: chosen.nack,
 		MaxDeliveries: chosen.MaxDeliveries, Tick: time.Second, MaxUnacked: 50_000, MaxTogether: 200_000,
-		Most: mostEvents}
+		MostEvents: mostEvents}
 	s.Longest = max(time.Hour, 4*s.Outage)
 	if chosen.pause != nil {
 		chosen.pause(&s)

@@ -85,7 +85,7 @@ func simulateCommand(args []string, stdout, stderr io.Writer) int {
 func (s *simulation) parse(args []string) error {
 	s.Setup = simulate.Setup{Rate: 100, Instances: 1, Handler: 20 * time.Millisecond, Queue: 1000, Before: time.Minute,
 		Outage:  10 * time.Minute,
-		Partial: 1, Tick: time.Second, MaxUnacked: 50_000, MaxTogether: 200_000, Most: mostEvents}
+		Partial: 1, Tick: time.Second, MaxUnacked: 50_000, MaxTogether: 200_000, MostEvents: mostEvents}
 	set := flag.NewFlagSet("redelivery simulate", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.StringVar(&s.config, "config", "", "")

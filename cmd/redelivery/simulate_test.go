@@ -156,7 +156,7 @@ func TestSimulateNamesOptionsThatItIgnores(t *testing.T) {
 func TestSimulationThatWouldTakeHoursIsRefused(t *testing.T) {
 	s := &simulation{given: map[string]bool{}}
 	require.NoError(t, s.parse([]string{"-rate", "10/s", "-outage", "24h"}))
-	s.Most = 200_000
+	s.MostEvents = 200_000
 	require.EqualError(t, s.run(io.Discard, io.Discard),
 		"as configured: more than 200000 events in the first 13m20.302s, "+
 			"want a shorter -outage, a lower -rate, fewer -instances or longer delays")

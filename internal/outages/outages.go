@@ -22,7 +22,7 @@ const (
 	maxDoublings   = 20 // limit of row.doublings
 )
 
-// State says whether there is an outage.
+// State says whether there is an outage. The names are those of a circuit breaker.
 type State uint8
 
 // The states. Transitions of an Outage from one to another:

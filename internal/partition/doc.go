@@ -90,7 +90,7 @@
 //	Nack, NackWithDelay, …    | Find for the count, the policy, Nack. If IsLast: Nack, then as DeadLetter
 //	NackID of a whole batch   | HeldOf, then Nack of each
 //	DeadLetter, Reconsume…    | BeginAck, publish, upstream's AckID, EndAck
-//	Decisions.DeadLetters         | Nack with the policy's delay, then as DeadLetter
+//	Decisions.DeadLetters     | Nack with the policy's delay, then as DeadLetter
 //	InProgress                | Touch
 //	Delivery, RedeliveryCount | Find
 //	Reclaim                   | TakeBackStale, if Info.Stale

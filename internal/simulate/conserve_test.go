@@ -67,7 +67,7 @@ func TestSimulationWithTooManyEventsEndsWithAnError(t *testing.T) {
 		},
 	} {
 		s := small()
-		s.Most = 300_000
+		s.MostEvents = 300_000
 		change(&s)
 		w := newWorld(s)
 		require.ErrorContains(t, w.run(), "more than 300000 events in the first", name)
@@ -77,7 +77,7 @@ func TestSimulationWithTooManyEventsEndsWithAnError(t *testing.T) {
 
 func TestDelayLongerThanTheSimulationDoesNotOverflow(t *testing.T) {
 	s := small()
-	s.Most, s.Nack = 100_000, backoff.Fixed(math.MaxInt64)
+	s.MostEvents, s.Nack = 100_000, backoff.Fixed(math.MaxInt64)
 	r, err := Run(s)
 	require.NoError(t, err)
 	require.False(t, r.Recovered)

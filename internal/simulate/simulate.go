@@ -35,7 +35,7 @@ type Setup struct {
 	MaxUnacked  int           // limit of a consumer's unacknowledged messages; 0 for no limit
 	MaxTogether int           // limit of all consumers' unacknowledged messages; 0 for no limit
 	Longest     time.Duration // the simulation ends this long after the outage if the consumers have not recovered
-	Most        int           // limit of events, and of messages sent; 0 for no limit
+	MostEvents  int           // limit of events, and of messages sent; 0 for no limit
 }
 
 // Result has the figures of a simulation.
@@ -47,7 +47,7 @@ type Result struct {
 	Unsettled int           // the most messages that were neither acknowledged nor dead
 	Dead      int           // dead letters
 	Handled   int           // messages acknowledged
-	Recovered bool          // no more messages are unsettled than come in a second
+	Recovered bool          // at most one second's messages are unsettled
 	After     time.Duration // time from the outage's end to the recovery
 	Step      time.Duration // between Points
 	Points    []Point       // from the beginning on
@@ -60,7 +60,8 @@ type Point struct {
 	Dead             int // since the beginning
 }
 
-// Run simulates until everything has recovered. It returns an error if that takes too many events.
+// Run simulates until the consumers have recovered, or until Setup.Longest is over. It returns an error if that takes
+// more than Setup.MostEvents.
 func Run(s Setup) (Result, error) {
 	w := newWorld(s)
 	err := w.run()
@@ -92,15 +93,15 @@ type kind uint8
 
 const (
 	arrives    kind = iota // a message is published
-	succeeds               // a handler returns
+	succeeds               // a handler returns nil
 	fails                  // a handler returns an error
-	probeFails             // a handler that tried a message in an outage returns an error
+	probeFails             // a probe in a Worker's outage returns an error
 	delayEnds              // a message that waits in memory is due
 	retryDue               // a message of the retry topic is due
 	retrySent              // the broker sends a due message of the retry topic
 	sentAgain              // the broker sends a message again
 	pauseEnds              // the pause of an outage is over
-	waitEnds               // the time for messages to come after the pause is over
+	waitEnds               // the wait for messages, after the pause, is over
 )
 
 // events are a heap.

@@ -32,7 +32,8 @@ type world struct {
 	largest                  Point
 	unsettledMost            int
 	peak                     int
-	work, visits             int // limited by Setup.Most; visits: how often an instance was asked for a message
+	work                     int // events, and messages sent; limited by Setup.MostEvents
+	visits                   int // how often dispatch asked an instance whether it takes a message
 }
 
 const (
@@ -42,7 +43,7 @@ const (
 	// trip.
 	request = 6 * time.Millisecond
 
-	visitsPerEvent = 100 // this many visits take as long as one event
+	visitsPerEvent = 100 // so many visits take as long as one event, and count as one
 )
 
 func newWorld(s Setup) *world {
@@ -70,8 +71,8 @@ func (w *world) push(e event) {
 func (w *world) run() error {
 	end := w.Before + w.Outage
 	for {
-		if w.Most > 0 && w.work+w.visits/visitsPerEvent > w.Most {
-			return fmt.Errorf("more than %d events in the first %v", w.Most, w.now.Round(time.Millisecond))
+		if w.MostEvents > 0 && w.work+w.visits/visitsPerEvent > w.MostEvents {
+			return fmt.Errorf("more than %d events in the first %v", w.MostEvents, w.now.Round(time.Millisecond))
 		}
 		e := heap.Pop(&w.events).(event)
 		for next := time.Duration(len(w.points)+1) * w.step; e.at >= next; next += w.step {

@@ -9,8 +9,8 @@ import (
 
 // OnClientClose calls closed when the client of consumer is closed, unless stop was called before. No public method
 // shows whether a client is closed, and a closed client can even subscribe. But Close of a client closes the consumers,
-// producers and readers in a private list, so OnClientClose adds an entry to this list. It does nothing if consumer is
-// not pulsar-client-go's own, or if pulsar-client-go has no such list any more.
+// producers and readers in a private list, so OnClientClose adds an entry to this list. OnClientClose does nothing if
+// consumer is not pulsar-client-go's own, or if pulsar-client-go has no such list any more.
 func OnClientClose(consumer pulsar.Consumer, closed func()) (stop func()) {
 	defer func() {
 		if recover() != nil {

@@ -28,7 +28,7 @@ var kinds = []struct {
 	{"without a queue", pulsar.ConsumerOptions{Topic: "t", EnableZeroQueueConsumer: true}, 1},
 }
 
-func TestABackoffIsALostConnectionUnlessGetLastMessageIDsAsksForIt(t *testing.T) {
+func TestRequestForABackoffIsALossUnlessGetLastMessageIDsMakesIt(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()

@@ -38,7 +38,7 @@ func (j *journal) note(format string, args ...any) {
 func (j *journal) events() upstream.Events {
 	return upstream.Events{
 		Lost:       func() { j.note("lost") },
-		Prefetched: func(cm pulsar.ConsumerMessage) { j.note("sent by %s", cm.Consumer.(named).name) },
+		Prefetched: func(cm pulsar.ConsumerMessage) { j.note("prefetched by %s", cm.Consumer.(named).name) },
 		Active: func(child any, topic string, active bool) {
 			j.note("active %s %s %v", child.(named).name, topic, active)
 		},
@@ -78,7 +78,7 @@ func TestHooksCallEventsBeforeTheApplication(t *testing.T) {
 		application string
 	}{
 		{"BeforeConsume", func(h *upstream.Hooks) { h.BeforeConsume(pulsar.ConsumerMessage{Consumer: inner}) },
-			"sent by inner", "interceptor: before outer of inner"},
+			"prefetched by inner", "interceptor: before outer of inner"},
 		{"OnAcknowledge", func(h *upstream.Hooks) { h.OnAcknowledge(inner, nil) },
 			"", "interceptor: acknowledge outer of inner"},
 		{"OnNegativeAcksSend", func(h *upstream.Hooks) { h.OnNegativeAcksSend(inner, nil) },
@@ -126,7 +126,7 @@ func TestInterceptorRunsIsTrueDuringACall(t *testing.T) {
 }
 
 // The epochs of package partition depend on this order.
-func TestSentIsCalledBeforeTheMessageCanBeRead(t *testing.T) {
+func TestPrefetchedIsCalledBeforeTheMessageCanBeRead(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	var sent sync.Map
 	hooks := upstream.NewHooks(silent(upstream.Events{Prefetched: func(cm pulsar.ConsumerMessage) {

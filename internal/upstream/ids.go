@@ -27,15 +27,15 @@ func CheckID(id pulsar.MessageID) (err error) {
 	return nil
 }
 
-// IsMessageID reports whether an id is one that pulsar-client-go gives to messages. pulsar-client-go ignores
-// acknowledgements of other ids, such as those of GetLastMessageIDs.
+// IsMessageID reports whether an id has the type that pulsar-client-go gives to ids of messages. pulsar-client-go
+// ignores acknowledgements of other ids, such as those of GetLastMessageIDs.
 func IsMessageID(id pulsar.MessageID) bool {
 	_, ofTopic := id.(pulsar.TopicMessageID)
 	return !ofTopic && isOwn(id)
 }
 
-// isOwn reports whether a value is of a type of pulsar-client-go. Its types of ids and clients are not exported, so
-// isOwn looks at their package.
+// isOwn reports whether the type of a value belongs to pulsar-client-go. The types of ids and clients are not exported
+// there, so isOwn looks at the package of the type.
 func isOwn(v any) bool {
 	t := reflect.TypeOf(v)
 	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[pulsar.ConsumerOptions]().PkgPath()
@@ -63,8 +63,8 @@ func Whole(id pulsar.MessageID) pulsar.MessageID {
 // Index returns the index of a message in its entry; 0 for a message in chunks.
 func Index(id pulsar.MessageID) int32 { return max(0, id.BatchIdx()) }
 
-// Messages knows the type of the messages that a consumer delivers, which pulsar-client-go does not export. So it can
-// distinguish them from messages that the application has wrapped. It may be used concurrently.
+// Messages knows the type of the messages that a consumer delivers, which pulsar-client-go does not export. So Messages
+// distinguishes them from messages that the application has wrapped. It may be used concurrently.
 type Messages struct{ of atomic.Value } // the type
 
 // Note notes the type of a message that was delivered.

@@ -30,8 +30,8 @@ const dueAtOnce = int64(62)
 // ackGroup is pulsar-client-go's default of AckGroupingOptions.MaxSize.
 const ackGroup = 1000
 
-// Options returns the options to subscribe with. With them h gets all callbacks, and upstream redelivers on request
-// only: a NackID is a request, which is sent with the next tick. Options changes nothing that opts points to.
+// Options returns the options to subscribe with. With these options h gets all callbacks, and upstream redelivers only
+// on request: a NackID is a request, and is sent with the next tick. Options changes nothing that opts points to.
 func (h *Hooks) Options(opts pulsar.ConsumerOptions, p Plan) pulsar.ConsumerOptions {
 	bits := dueAtOnce
 	h.tick, h.interceptors = Tick(p.Resolution), opts.Interceptors
@@ -87,8 +87,8 @@ func NacksUndecryptable(opts pulsar.ConsumerOptions) bool {
 	return d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail
 }
 
-// decrypt makes pulsar-client-go deliver messages that it cannot decrypt. Otherwise it would nack them, and request
-// them with every tick.
+// decrypt makes pulsar-client-go deliver messages that it cannot decrypt. By itself, pulsar-client-go would nack these,
+// and request them with every tick.
 func decrypt(opts *pulsar.ConsumerOptions) {
 	var d pulsar.MessageDecryptionInfo // pulsar-client-go fills it in
 	nacks := NacksUndecryptable(*opts)

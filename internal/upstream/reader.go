@@ -148,8 +148,8 @@ func Close(consumer pulsar.Consumer) {
 	<-taking
 }
 
-// IsClosed reports whether a consumer has closed itself, which its channel does not show. Instead it may return a
-// message, which it has taken from the consumer.
+// IsClosed reports whether a consumer has closed itself, which its channel does not show. IsClosed may take a message
+// from the consumer, and returns that message instead.
 func IsClosed(consumer pulsar.Consumer) (msg pulsar.Message, closed bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

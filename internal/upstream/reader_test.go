@@ -86,7 +86,7 @@ func TestReaderOfAClosedChannelReturnsItsMessages(t *testing.T) {
 	}
 }
 
-// Otherwise a Reader would keep many messages in memory: as many as it takes together.
+// A Reader that kept returned messages would hold as many in memory as it takes together.
 func TestReaderKeepsNoMessageThatItReturned(t *testing.T) {
 	r := newReader(t, withMessages(10), 10)
 	kept := func() weak.Pointer[message] { // a function of its own, so that no variable keeps the message

@@ -22,7 +22,7 @@ import (
 // pulsar-client-go. No function is nil.
 type Events struct {
 	Lost       func()                       // a connection was lost, or is about to be
-	Prefetched func(pulsar.ConsumerMessage) // the broker sent a message, which cannot be read yet
+	Prefetched func(pulsar.ConsumerMessage) // upstream received a message that cannot be read yet
 	// this consumer became active, or inactive, on a Failover partition
 	Active func(child any, topic string, active bool)
 	Closed func(child pulsar.Consumer, err error) // pulsar-client-go has stopped reading a topic

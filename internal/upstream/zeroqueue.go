@@ -67,7 +67,7 @@ func (z *zeroQueue) receive(ctx context.Context, cancel context.CancelFunc, done
 	}
 }
 
-// took waits until the call whose message was taken has ended. Otherwise the next begin could find it under way.
+// took waits until the call whose message was taken has ended. Otherwise the next begin could find that call under way.
 func (z *zeroQueue) took() {
 	if z != nil {
 		<-z.done
