@@ -141,8 +141,8 @@ func (c *crashes) share(tasks []task) int {
 	return len(tasks)
 }
 
-// admit waits until a handler may have the slot's first n messages, and returns how many it may have. If some are lost
-// by then, it may have none yet: the record of a lost message would make its new consumer wait.
+// admit waits until a handler may have the slot's first n messages, and returns how many of them the handler may have.
+// If some are lost by then, admit returns 0 for now: the record of a lost message would make its new consumer wait.
 func (s *slot) admit(n int) (admitted int, err error) {
 	n = s.crashes.share(s.tasks[:n])
 	keys := keysOf(s.tasks[:n])
@@ -220,8 +220,8 @@ func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled fun
 	}, nil
 }
 
-// ended removes from the log that messages are in a handler, if they will be handled again: a settled message is
-// removed in any case.
+// ended removes the records that messages are in a handler, for messages that will be handled again. The record of a
+// settled message is removed in any case.
 func (c *crashes) ended(tasks []task, outcomes []outcome) {
 	for i := range tasks {
 		if outcomes[i].verb == hold {

@@ -10,7 +10,7 @@ import (
 
 // reportFailures logs the failures, and begins the pauses that the handler asked for.
 func (s *slot) reportFailures(tasks []task) {
-	if !s.whole || !s.mayHalve(tasks) { // otherwise the halves are logged, if they fail
+	if !s.whole || !s.mayHalve(tasks) { // else the halves are logged if they fail
 		s.logFailures(tasks, s.outcomes)
 	}
 	s.pauseFor(s.outcomes)

@@ -130,7 +130,7 @@ func TestFailuresWithOmitCauseAreLoggedWithoutText(t *testing.T) {
 	}
 }
 
-// Each message of the outage would be a line of its own.
+// If each were logged, an outage could leave a line for each of its messages.
 func TestMessagesThatAreLeftAreLoggedOnceAndThenCounted(t *testing.T) {
 	virtually(t, exclusive(5), func(t *rig) {
 		for range 100 {

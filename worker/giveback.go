@@ -10,7 +10,7 @@ import (
 // limit, or in an outage. When all slots rest and no handler is stuck, the Consumer gives the prefetched messages and
 // those put aside back to the broker, so that other consumers get them.
 type rest struct {
-	turn  turn // held for the fields below, and while the Consumer gives back; it is no mutex, since that takes a while
+	turn  turn // held for the fields below, and while the Consumer gives back; no mutex, since giving back takes long
 	slots int  // how many slots rest
 	never bool // the Consumer cannot give anything back
 }
@@ -58,7 +58,7 @@ func (r *run) mayGiveBack() bool {
 	if r.outage != nil {
 		return r.outage.mayGiveBack()
 	}
-	return r.pauser.isAsked() // if not, the slots wait for the rate limit
+	return r.pauser.isAsked() // else the slots wait for the rate limit, or for the end of a PauseFor
 }
 
 // giveBack gives the Consumer's messages back. The caller has the turn.
@@ -72,7 +72,7 @@ func (r *run) giveBack() {
 			r.outage.gaveBack()
 		}
 		if r.pauser.isAsked() { // else it is an outage, which gives back before each try
-			r.logger.Info("worker: prefetched messages go back to the broker", r.who()...)
+			r.logger.Info("worker: prefetched messages were returned to the broker", r.who()...)
 		}
 	case errors.Is(err, errors.ErrUnsupported):
 		r.rest.never = true

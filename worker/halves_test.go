@@ -57,7 +57,7 @@ func TestOnlyTheFailingMessageOfAnOldBatchBecomesADeadLetter(t *testing.T) {
 	})
 }
 
-// The lines of the log count the failures that Stats.Failed counts: the error of a batch that is halved is none.
+// The log has the failures that Stats.Failed counts. The error of a batch that is halved is not one of them.
 func TestErrorOfAHalvedBatchIsNotLogged(t *testing.T) {
 	virtually(t, withDeadLetters(3), func(t *rig) {
 		t.publish("a", "b", "c", "d", "e", "f", "g", "h")

@@ -120,7 +120,7 @@ func TestLostConsumerEndsRunThoughNoSlotReceives(t *testing.T) {
 	}
 }
 
-// Nothing hangs or panics, although a handler should not do that.
+// A handler should do neither. If it does, nothing hangs or panics.
 func TestHandlerMaySettleItsMessageOrCloseTheConsumer(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(*redelivery.Consumer, pulsar.Message) error

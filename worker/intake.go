@@ -8,7 +8,7 @@ import (
 // This file decides which slot may take messages, and when. A pause, an outage, the rate limit and a drain keep slots
 // from taking messages, and with key order the memory limit does too (room.go).
 
-// next gets the slot the messages that are handled next, and returns how many of them the handler gets in one call. It
+// next gives the slot the messages to handle next, and returns how many of them the handler gets in one call. It
 // returns 0 if there are none yet, and an error if no more will come.
 func (s *slot) next() (n int, err error) {
 	if err = s.fill(); err != nil || len(s.tasks) == 0 {

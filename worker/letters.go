@@ -86,8 +86,8 @@ func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 	return v == dead || v == done
 }
 
-// add counts the outcome of a message that was not handled, after its dead letter was published, if it makes one. If
-// that failed, the message counts as after any other error.
+// add counts the outcome of a message whose handler did not succeed. The caller has published its dead letter, if there
+// is one. If that failed, the verb is no longer dead, and the message counts as after any other error.
 func (c *counts) add(o *outcome) {
 	if o.verb == dead {
 		c.buried.Add(1)

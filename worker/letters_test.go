@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// So each message is handled once and published once.
+// Each message is handled once and published once.
 func TestEachDeadLetterOfABatchHasATimeLimitOfItsOwn(t *testing.T) {
 	for name, failure := range map[string]error{"permanent": worker.Permanent(errTest), "the last delivery": errTest} {
 		t.Run(name, func(t *testing.T) {

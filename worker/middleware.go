@@ -33,8 +33,8 @@ func Subscription(ctx context.Context) string {
 }
 
 // Logging returns a middleware that logs each message at Debug with its id, its redelivery count, how long its handler
-// took, and its error if it failed, whose text it does not omit. The Worker itself logs failures, with or without this
-// middleware: see WithLogger.
+// took, and its error if it failed. The text of the error is logged even with DeadLetterPolicy.OmitCause. The Worker
+// itself logs failures, with or without this middleware: see WithLogger.
 func Logging(logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return func(ctx context.Context, msg pulsar.Message) error {

@@ -15,9 +15,9 @@ import (
 // probeLimit is how long a probe keeps other messages from being tried, if the handler has no shorter timeout.
 const probeLimit = 30 * time.Second
 
-// outage begins when too many messages fail. While it lasts, the slots try one message at a time, and the other
-// messages are put aside. Package outages decides when it begins and ends, and which message is tried when. A nil
-// outage never begins.
+// outage is the pause of WithPauseOnFailure. It begins when too many messages fail in a row. While it lasts, the slots
+// try one message at a time, and the other messages are put aside. Package outages decides when it begins and ends, and
+// which message is tried when. A nil outage never begins.
 type outage struct {
 	*run
 	probing turn // held by the slot that waits to try a message or tries it

@@ -333,7 +333,7 @@ func runDowntime(t *testing.T, options ...worker.Option) (r downtimeResult) {
 }
 
 // A message that an outage keeps comes again by itself if its ack timeout was over before its handler returned. It is
-// not handled twice at a time.
+// not in two handlers at the same time.
 func TestOutageKeepsAMessageThatComesAgain(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		var mu sync.Mutex

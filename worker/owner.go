@@ -17,8 +17,9 @@ func (r *run) isOurs(t task) bool {
 	return err == nil || errors.Is(err, redelivery.ErrClosed)
 }
 
-// mayBegin reports whether a message that waited may be handled, and gives the handler its whole ack timeout. Otherwise
-// it drops the message: another consumer may have it, or it was settled or timed out meanwhile.
+// mayBegin reports whether a message that waited may be handled, and gives the handler its whole ack timeout. If the
+// message may not be handled, mayBegin drops it: another consumer may have it, or it was settled or timed out
+// meanwhile.
 func (r *run) mayBegin(t task) bool {
 	switch {
 	case !r.isOurs(t):

@@ -83,7 +83,7 @@ func runPartial(t *testing.T, failing int, options ...worker.Option) (r partialR
 	return r
 }
 
-// The message was in its handler when the outage began.
+// The message that succeeds was in its handler when the outage began.
 func TestSuccessOfAnEarlierCallEndsAnOutage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("good")

@@ -8,6 +8,7 @@ import (
 )
 
 // pauser keeps slots from taking messages: from Pause until Resume, and for a while after a handler returned PauseFor.
+// For the pauses of an outage, see outage.go.
 type pauser struct {
 	flow atomic.Pointer[context.Context] // the context with which slots take messages; nil in a pause, and at first
 

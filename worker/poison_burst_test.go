@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Between good messages come some that always fail. In the cases with down, all messages fail for this time, too. The
+// Between good messages come some that always fail. In the cases with down, all messages fail for that time, too. The
 // test compares plain nacks with WithPauseOnFailure.
 func TestPauseOnFailureHandlesGoodMessagesAmongBadOnesSoon(t *testing.T) {
 	pause := worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: 10 * time.Second})

@@ -42,7 +42,7 @@ func TestNoMoreMessagesAreHandledThanTheLimiterAllows(t *testing.T) {
 	}
 }
 
-// So the handler has the whole ack timeout.
+// When the wait for the limit is over, the handler has the whole ack timeout.
 func TestAckTimeoutIsRenewedAtTheRateLimit(t *testing.T) {
 	virtually(t, withDeadLetters(2), func(t *rig) {
 		t.publish("a")

@@ -255,8 +255,8 @@ func TestProbesReachMessagesBehindLargeFailures(t *testing.T) {
 	}
 }
 
-// The slot of that message cannot take messages: it has lost its place, or it waits for another slot, which collects a
-// batch or waits for the rate limit.
+// The slot that had the message without room cannot take others: it has lost its place, or it waits for another slot,
+// which collects a batch or waits for the rate limit.
 func TestWorkerTakesMessagesWhenTheOneWithoutRoomIsDone(t *testing.T) {
 	last := func(stuck time.Duration) worker.Handler {
 		failed := false

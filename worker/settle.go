@@ -39,8 +39,8 @@ func (r *run) settle(ctx context.Context, t *task, o *outcome) {
 	r.forget(t)
 }
 
-// settleFailed carries out the outcome of a message that was not handled. It reports whether the message waits for its
-// next try: then the task is not over.
+// settleFailed carries out the outcome of a message whose handler did not succeed. It reports whether the message waits
+// for its next try: then the task is not over.
 func (r *run) settleFailed(ctx context.Context, t *task, o *outcome) (waits bool) {
 	if o.verb == dead {
 		o.verb = r.deadLetter(ctx, t, *o)

@@ -39,7 +39,7 @@ func TestAckThatIsAlwaysRefusedIsGivenUp(t *testing.T) {
 	}
 }
 
-// Together they block their slot for one minute, not for a minute each.
+// All messages of the batch together block their slot for one minute, not for a minute each.
 func TestRefusedAcksOfABatchAreGivenUpTogether(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.broker.Ack = func(id pulsar.MessageID) error {

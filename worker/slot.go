@@ -101,7 +101,8 @@ func (s *slot) call(n int) {
 	s.handTo(ctx, tasks)
 }
 
-// handTo calls the handler, or makes the limit of crashes the result of a message that has reached it.
+// handTo calls the handler, unless the message has reached the limit of crashes. Then the error of that limit is its
+// result.
 func (s *slot) handTo(ctx context.Context, tasks []task) {
 	s.notifyHandling(tasks)
 	if s.crashes != nil && len(tasks) == 1 { // a suspect is handled alone

@@ -18,7 +18,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The ack timeouts of the other messages do not run.
+// The ack timeouts of messages that the Worker has not taken do not run.
 func TestConcurrencyLimitsTheMessagesTaken(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		calls := newCalls()
@@ -154,7 +154,7 @@ func TestStuckHandlerKeepsItsSlotForAWhile(t *testing.T) {
 	})
 }
 
-// The ack timeout of its message is not renewed after the handler's timeout, so that another consumer may get the
+// After the handler's timeout, the ack timeout of its message is not renewed, so that another consumer may get the
 // message.
 func TestMessageOfAStuckHandlerComesBack(t *testing.T) {
 	virtually(t, orders, func(t *rig) {

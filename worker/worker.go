@@ -69,10 +69,10 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 }
 
 // Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go
-// after MaxReconnectToBroker attempts. Then it takes no more messages
-// and drains: running handlers go on until the drain timeout, and then their contexts end. If a handler returns nil or
-// Permanent after its context ended, its message is still settled. After any other error the message is left to the
-// broker, which delivers it again when the Consumer is closed.
+// after MaxReconnectToBroker attempts. Then it takes no more messages and drains: running handlers go on until the
+// drain timeout, and then their contexts end. If a handler returns nil or Permanent after its context ended, its
+// message is still settled. After any other error the message is left to the broker, which delivers it again when the
+// Consumer is closed.
 //
 // Run returns when all handlers have returned: nil if ctx is done, and an error that wraps redelivery.ErrClosed if the
 // Consumer is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that
