@@ -108,9 +108,9 @@ func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Con
 	return lists
 }
 
-// ackList acknowledges the messages of a list. AckIDList of pulsar-client-go reports every failure only if it waits for
-// the broker's answers, and only for ids that it knows. Otherwise it does the same as AckID for each message, and hides
-// the errors. After Wrap the Consumer does not know whether AckIDList waits.
+// ackList acknowledges the messages of a list. AckIDList of pulsar-client-go reports failures only of ids that it
+// knows, and only if it waits for the broker's answers. If it does not wait, it does the same as AckID for each
+// message, and hides the errors. After Wrap the Consumer does not know whether AckIDList waits.
 func (c *Consumer) ackList(list []listedAck, consumer pulsar.Consumer) {
 	var ids []pulsar.MessageID
 	var together []*listedAck

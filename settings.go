@@ -272,10 +272,10 @@ func (c *Consumer) Options() Options {
 
 // fillOptions sets the fields of Options that no option sets by itself.
 func (s *settings) fillOptions() {
-	o, limits := &s.Options, &s.deadLetterPolicy
+	o, policy := &s.Options, &s.deadLetterPolicy
 	o.Subscription, o.AttemptLog = s.opts.SubscriptionName, s.attempts != nil
-	o.MaxDeliveries, o.MaxReconsumes = limits.MaxDeliveries, limits.MaxReconsumes
-	o.InitialSubscriptionName, o.OmitCause = limits.InitialSubscriptionName, limits.OmitCause
+	o.MaxDeliveries, o.MaxReconsumes = policy.MaxDeliveries, policy.MaxReconsumes
+	o.InitialSubscriptionName, o.OmitCause = policy.InitialSubscriptionName, policy.OmitCause
 	for _, limit := range []*uint32{&o.MaxDeliveries, &o.MaxReconsumes} {
 		if *limit == reconsume.Unlimited {
 			*limit = 0

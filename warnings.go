@@ -36,7 +36,7 @@ func (s *settings) warnOfFindings() {
 func (s *settings) warnOfAutoScaling() {
 	if s.opts.EnableAutoScaledReceiverQueueSize && s.publisher != nil {
 		s.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit forever, "+
-			"and then no retry or dead letter can be published: leave it out",
+			"and then no retry or dead letter can be published: leave that option out",
 			"type", typeNames[s.opts.Type], "subscription", s.opts.SubscriptionName)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDueMessageComesAtOnceIfANewOneWasHandedOutSinceTheLast(t *testing.T) {
+func TestDueMessageComesAtOnceIfANewOneCameSinceTheLastDueOne(t *testing.T) {
 	f := newFixture(Options{Kind: Exclusive})
 	f.bringTo(Ready)
 	f.takes(t)
