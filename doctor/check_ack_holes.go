@@ -2,9 +2,9 @@ package doctor
 
 var ackHoles = Check{
 	Name: "ack-holes", About: "Limits", Needs: SuperUser,
-	Asks: "Does the broker store all acknowledgements behind messages that wait?",
-	Why: "the broker stores acknowledgements behind a waiting message as ranges, and keeps a limited number of " +
-		"them over a restart or an unload",
+	Asks: "Does the broker store all acknowledgements of messages after a waiting one?",
+	Why: "the broker stores these acknowledgements as ranges, and keeps only a limited number of ranges across " +
+		"its restart or an unload",
 	Remedy: "acknowledge, reconsume or dead-letter the longest-waiting messages; " +
 		"raise `managedLedgerMaxUnackedRangesToPersist` in `broker.conf`",
 	look: func(v *visit) verdict {

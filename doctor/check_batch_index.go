@@ -4,7 +4,7 @@ import "fmt"
 
 var batchIndex = Check{
 	Name: "batch-index", About: "Limits", Needs: SuperUser,
-	Asks: "If producers batch, are acknowledgements of single messages sent and kept?",
+	Asks: "If producers batch, does the client send, and the broker keep, acknowledgements of single messages?",
 	Why: "otherwise one waiting message brings its whole batch back after a restart, and all of the batch counts " +
 		"towards the limits",
 	Remedy: "`acknowledgmentAtBatchIndexLevelEnabled=true` in `broker.conf`, which is not Pulsar's default; " +

@@ -8,7 +8,7 @@ import (
 var consumers = Check{
 	Name: "consumers", About: "Consumers", Needs: AdminAPI,
 	Asks:   "Are consumers connected, each with a name of its own?",
-	Why:    "without a consumer the backlog grows. On Failover the names decide which one is active",
+	Why:    "without a consumer the backlog grows. On Failover the names decide which consumer is active",
 	Remedy: "start a consumer; leave `pulsar.ConsumerOptions.Name` empty, or make it unique to each process",
 	look: func(v *visit) verdict {
 		s, err := v.stats(v.Topic)
@@ -36,9 +36,9 @@ var consumers = Check{
 		}
 		switch {
 		case twice != "":
-			return warning("several are named %q", twice)
+			return warning("several consumers are named %q", twice)
 		case len(names) == 0:
-			return judge(backlog == 0, Warning, "none is connected, %d in the backlog", backlog)
+			return judge(backlog == 0, Warning, "no consumer is connected, %d in the backlog", backlog)
 		}
 		return ok("%s", strings.Join(said, ", "))
 	},

@@ -45,8 +45,8 @@ var deadLettersRead = Check{
 		if v.InitialSubscriptionName != "" {
 			may, err := autoSubscriptions.ofTopic(v, dead)
 			if err != nil {
-				return worse(unknown(err), verdict{Unknown, "whether the broker may make " + v.InitialSubscriptionName +
-					" is not known"})
+				return worse(unknown(err), verdict{Unknown, "it is not known whether the broker may create " +
+					v.InitialSubscriptionName})
 			}
 			return judge(may, Problem, "the options name subscription %s, which the broker %s",
 				v.InitialSubscriptionName, map[bool]string{

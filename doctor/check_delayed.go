@@ -2,8 +2,9 @@ package doctor
 
 var delayedOn = Check{
 	Name: "delayed-delivery", About: "Retry topic", Needs: AdminAPI,
-	Asks:   "Does the broker delay messages of the retry topic?",
-	Why:    "otherwise the broker sends each retry at once: this library holds it back, other libraries get it early",
+	Asks: "Does the broker delay messages of the retry topic?",
+	Why: "otherwise the broker sends each retry at once. This library holds the retry back; other libraries deliver " +
+		"it early",
 	Remedy: "`pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s`",
 	look: func(v *visit) verdict {
 		d, found := v.delayed()

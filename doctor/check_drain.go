@@ -8,7 +8,7 @@ import (
 var drain = Check{
 	Name: "drain", About: "Consumers", Needs: Given,
 	Asks: "Does the process have time to drain?",
-	Why:  "a process that is killed during its drain repeats finished messages",
+	Why:  "if a process is killed during its drain, finished messages come again",
 	Remedy: "`terminationGracePeriodSeconds: {drain}`, or a shorter `worker.WithDrainTimeout`; a shorter " +
 		"`OperationTimeout`",
 	look: func(v *visit) verdict {

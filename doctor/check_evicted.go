@@ -2,7 +2,7 @@ package doctor
 
 var evicted = Check{
 	Name: "eviction", About: "Topic and subscription", Needs: AdminAPI,
-	Asks:   "Does the topic have no backlog quota that evicts messages?",
+	Asks:   "Is the topic free of backlog quotas that evict messages?",
 	Why:    "`consumer_backlog_eviction` skips the oldest messages: those that wait for redelivery",
 	Remedy: "`pulsar-admin namespaces set-backlog-quota {namespace} -l LIMIT -p producer_request_hold`",
 	look: func(v *visit) verdict {
@@ -15,7 +15,7 @@ var evicted = Check{
 				return warning("%s: %s", kind, said)
 			}
 		}
-		return ok("no quota that evicts")
+		return ok("no quota evicts messages")
 	},
 }
 

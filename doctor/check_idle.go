@@ -10,8 +10,8 @@ import (
 var idleConsumer = Check{
 	Name: "idle-consumer", About: "Consumers", Needs: AdminAPI,
 	Asks: "Does every consumer take messages while there are some?",
-	Why: "a consumer without permits takes nothing: its handlers hang, it is paused, or the application does not " +
-		"receive",
+	Why: "a consumer without permits takes nothing, because its handlers hang, it is paused, or the application " +
+		"does not receive",
 	Remedy: "look for hanging handlers, `Pause`, a full memory limit; then restart the process",
 	look: func(v *visit) verdict {
 		return v.stalled(func(sub subscription, c consumer) bool {

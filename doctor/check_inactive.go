@@ -25,9 +25,9 @@ var inactiveTopics = Check{
 			if err != nil {
 				return unknown(err)
 			}
-			found = worse(found, judge(again, Warning, "an unused topic is deleted when all of it is read%s",
+			found = worse(found, judge(again, Warning, "an unused topic is deleted when all its messages are read%s",
 				map[bool]string{
-					true: ", and made again with " + v.InitialSubscriptionName}[again]))
+					true: ", and created again with subscription " + v.InitialSubscriptionName}[again]))
 		}
 		return found
 	},

@@ -8,7 +8,7 @@ import (
 var jitter = Check{
 	Name: "jitter", About: "Policy", Needs: Given,
 	Asks:   "If there are ten consumers or more, do the delays have jitter?",
-	Why:    "messages that failed together come back together",
+	Why:    "without jitter, messages that failed together come back together",
 	Remedy: "`backoff.WithJitter(policy, 0.2)`, or `jitter: 0.2` in the file",
 	look: func(v *visit) verdict {
 		n := v.instances()

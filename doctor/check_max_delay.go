@@ -4,8 +4,9 @@ import "time"
 
 var maxDelay = Check{
 	Name: "max-delay", About: "Retry topic", Needs: AdminAPI,
-	Asks:   "Does the broker accept the longest delay?",
-	Why:    "the broker refuses a retry with a longer delay (`ErrDelayRefused`), and the message is nacked",
+	Asks: "Does the broker accept the longest delay?",
+	Why: "the broker refuses a retry with a longer delay. A Consumer then publishes the retry without a delay and " +
+		"holds it back; a Reconsumer used alone returns `ErrDelayRefused`",
 	Remedy: "`pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s --maxDelay {milliseconds}`, or shorter levels",
 	look: func(v *visit) verdict {
 		d, found := v.delayed()
@@ -14,7 +15,7 @@ var maxDelay = Check{
 		}
 		longest := v.onRetryTopic()
 		if d.MaxDelay <= 0 {
-			return ok("no limit; the longest is %v", longest)
+			return ok("no limit; the longest delay is %v", longest)
 		}
 		limit := time.Duration(d.MaxDelay) * time.Millisecond
 		return judge(longest <= limit, Problem, "the limit is %v, the longest delay %v", limit, longest)

@@ -8,7 +8,7 @@ import (
 
 var messageSize = Check{
 	Name: "message-size", About: "Dead letters", Needs: AdminAPI,
-	Asks: "Do the retry and the dead letter topic take messages of the topic's size?",
+	Asks: "Do the retry and the dead letter topic take messages as large as the topic's?",
 	Why: "the broker refuses larger messages, and pulsar-client-go reports no refusal: the call waits until a " +
 		"timeout",
 	Remedy: "`pulsar-admin topicPolicies remove-max-message-size {dead}`, and for {retry}",

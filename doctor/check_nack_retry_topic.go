@@ -8,7 +8,7 @@ import (
 
 var nackRetryTopicUsed = Check{
 	Name: "nack-retry-topic", About: "Policy", Needs: Options,
-	Asks:   "Is any nack delay at least as long as the duration of WithNackRetryTopic?",
+	Asks:   "Is the longest nack delay at least the duration of WithNackRetryTopic?",
 	Why:    "messages with shorter delays wait in the process, which loses these delays when it ends",
 	Remedy: "`WithNackRetryTopic` with a duration below the policy's longest delay",
 	look: func(v *visit) verdict {

@@ -16,7 +16,7 @@ var partitionsAlike = Check{
 			return unknown(err)
 		}
 		if len(s.Partitions) == 0 && len(s.Subscriptions) == 0 {
-			return ok("the partitions were not used yet")
+			return ok("no partition is in use yet")
 		}
 		with, fewest, most := 0, -1, 0
 		for _, part := range s.Partitions {
@@ -35,6 +35,6 @@ var partitionsAlike = Check{
 		case with < n:
 			return problem("the subscription is on %d of %d partitions", with, n)
 		}
-		return judge(fewest == most, Warning, "each has %d to %d consumers", fewest, most)
+		return judge(fewest == most, Warning, "each partition has %d to %d consumers", fewest, most)
 	},
 }

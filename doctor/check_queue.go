@@ -5,8 +5,8 @@ import "time"
 var receiverQueue = Check{
 	Name: "queue", About: "Policy", Needs: Given,
 	Asks: "Are prefetched messages handled within ten seconds, and within the ack timeout?",
-	Why: "a message from the broker queues behind prefetched ones. Other consumers cannot take prefetched " +
-		"messages, and all of these come again after a restart",
+	Why: "a message that the broker redelivers queues behind prefetched ones. Other consumers cannot take " +
+		"prefetched messages, and all of these come again after a restart",
 	Remedy: "`pulsar.ConsumerOptions{ReceiverQueueSize: 16}`, or about a second of work",
 	look: func(v *visit) verdict {
 		if v.Load.HandlerTime == 0 {

@@ -4,8 +4,8 @@ import "time"
 
 var backlogQuotas = Check{
 	Name: "quotas", About: "Dead letters", Needs: AdminAPI,
-	Asks:   "Do the retry and the dead letter topic have no backlog quota?",
-	Why:    "their backlog waits on purpose. At the limit the broker refuses, delays or deletes letters",
+	Asks:   "Are the retry and the dead letter topic free of backlog quotas?",
+	Why:    "their messages wait on purpose. At a quota's limit the broker refuses, delays or deletes them",
 	Remedy: "`pulsar-admin namespaces remove-backlog-quota {namespace}`, or a namespace of their own without a quota",
 	look: func(v *visit) verdict {
 		found := verdict{}

@@ -4,7 +4,7 @@ import "errors"
 
 var retryConsumer = Check{
 	Name: "retry-consumer", About: "Retry topic", Needs: AdminAPI,
-	Asks: "Is the subscription on the retry topic too, with consumers?",
+	Asks: "Does the retry topic have the subscription too, with consumers?",
 	Why:  "retries come back only to a consumer of the retry topic",
 	Remedy: "`RetryEnable: true` or `WithReconsumeBackoff` in every consumer of {subscription}, with the same " +
 		"`RetryLetterTopic`",
@@ -29,7 +29,7 @@ var retryConsumer = Check{
 		case !found:
 			return problem("%s has no subscription %s", local(retry), v.Subscription)
 		case len(main.Consumers) > 0 && len(sub.Consumers) == 0:
-			return problem("the topic has %s, the retry topic none, and %d in its backlog",
+			return problem("the topic has %s; the retry topic has none, and %d in its backlog",
 				numberOfConsumers(len(main.Consumers)), sub.MsgBacklog)
 		}
 		return ok("%s, %d in the backlog, %d delayed", numberOfConsumers(len(sub.Consumers)), sub.MsgBacklog,

@@ -3,7 +3,7 @@ package doctor
 var stuckDispatch = Check{
 	Name: "stuck", About: "Consumers", Needs: AdminAPI,
 	Asks: "Does the broker send messages to consumers that have permits?",
-	Why:  "under load a broker now and then stops sending to a consumer after a reconnection",
+	Why:  "after a reconnection under load, a broker sometimes stops sending to a consumer",
 	Remedy: "look for a limit of the subscription's dispatch rate; else `pulsar-admin topics unload {topic}`, or " +
 		"restart the consumer",
 	look: func(v *visit) verdict {

@@ -8,9 +8,10 @@ import (
 
 var topicExists = Check{
 	Name: "topic", About: "Topic and subscription", Needs: AdminAPI,
-	Asks:   "Does the topic exist?",
-	Why:    "an unknown name is often misspelled",
-	Remedy: "`pulsar-admin namespaces create {namespace}` if there is none; `pulsar-admin topics create {topic}`",
+	Asks: "Does the topic exist?",
+	Why:  "an unknown name is often misspelled",
+	Remedy: "`pulsar-admin namespaces create {namespace}` if the namespace is missing; `pulsar-admin topics create " +
+		"{topic}`",
 	look: func(v *visit) verdict {
 		found := v.made(v.Topic)
 		if exists, err := v.exists(v.Topic); err == nil && !exists && topicname.IsPersistent(v.Topic) {

@@ -5,8 +5,8 @@ import "time"
 var timeToLives = Check{
 	Name: "ttl", About: "Topic and subscription", Needs: AdminAPI,
 	Asks: "Is the time to live longer than a message waits?",
-	Why: "a message older than the time to live counts as acknowledged: it is neither redelivered nor a dead " +
-		"letter",
+	Why: "the broker acknowledges a message that is older than the time to live, so it is neither redelivered nor " +
+		"made a dead letter",
 	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`; fewer or shorter delays; or " +
 		"`WithDeadBeforeTTL`, which makes a message a dead letter before it expires",
 	look: func(v *visit) verdict {
@@ -21,8 +21,8 @@ var timeToLives = Check{
 		}
 		found := lives(ttl, need)
 		if found.status == OK && ttl > 0 && !s.ends {
-			found = warning("%s; a message that keeps failing is dropped at its time to live, and is no dead letter",
-				found.text)
+			found = warning("%s; a message that keeps failing is dropped at its time to live, and does not become a "+
+				"dead letter", found.text)
 		}
 		if retry := v.retry(); retry != "" {
 			ttl, err := timeToLive.ofTopic(v, retry)

@@ -3,7 +3,7 @@ package doctor
 var typeDelays = Check{
 	Name: "type-delays", About: "Topic and subscription", Needs: Options,
 	Asks:   "Does the broker delay retries on this type of subscription?",
-	Why:    "on Exclusive and Failover the broker sends a retry at once; it then waits in the consumer",
+	Why:    "on Exclusive and Failover the broker sends a retry at once, and the retry waits in the consumer",
 	Remedy: "`pulsar.ConsumerOptions{Type: pulsar.Shared}` or `pulsar.KeyShared`, or nacks in place of retries",
 	look: func(v *visit) verdict {
 		if v.retry() == "" || v.typeOf() == "" {
@@ -12,7 +12,7 @@ var typeDelays = Check{
 		if v.delays() {
 			return ok("%s", v.typeOf())
 		}
-		return problem("a retry topic without effect on delays: the broker delays on Shared and Key_Shared only, "+
-			"this is %s", v.typeOf())
+		return problem("the retry topic does not delay: the broker delays messages only on Shared and Key_Shared, "+
+			"and the subscription is %s", v.typeOf())
 	},
 }

@@ -5,7 +5,7 @@ var unackedLimits = Check{
 	Asks: "Do waiting and prefetched messages fit the broker's limits?",
 	Why:  "a whole batch counts until its last message is acknowledged. At the limit the broker sends nothing more",
 	Remedy: "`pulsar-admin namespaces set-max-unacked-messages-per-consumer {namespace} -c N`, " +
-		"`pulsar-admin namespaces set-max-unacked-messages-per-subscription {namespace} -c N`; a smaller " +
+		"`pulsar-admin namespaces set-max-unacked-messages-per-subscription {namespace} -c N`; or a smaller " +
 		"`ReceiverQueueSize`; a retry topic, or fewer deliveries",
 	look: func(v *visit) verdict {
 		if !v.delays() {
@@ -21,17 +21,17 @@ var unackedLimits = Check{
 		}
 		tooSmall := verdict{}
 		if queue := v.Consumer.ReceiverQueueSize; perConsumer > 0 && perConsumer < queue {
-			tooSmall = warning("the limit of a consumer is %d, below its ReceiverQueueSize of %d: it is blocked "+
-				"before its queue is full", perConsumer, queue)
+			tooSmall = warning("the limit of a consumer is %d, below its ReceiverQueueSize of %d: the broker blocks "+
+				"the consumer before its queue is full", perConsumer, queue)
 		}
 		if queue := v.Consumer.ReceiverQueueSize; total > 0 && total < queue {
 			tooSmall = worse(tooSmall, warning("the limit of the subscription is %d, below the ReceiverQueueSize of "+
-				"%d: it is blocked before the queue of one consumer is full", total, queue))
+				"%d: the broker blocks it before the queue of one consumer is full", total, queue))
 		}
 		waiting, rate, wait := v.waiting()
 		if rate == 0 {
-			return worse(tooSmall, ok("the limits are %d of a consumer, %d of a subscription; the broker's figures, "+
-				"up to a minute old, show nothing published", perConsumer, total))
+			return worse(tooSmall, ok("the limits are %d of a consumer and %d of a subscription; the broker's "+
+				"figures, up to a minute old, show no messages published", perConsumer, total))
 		}
 		waiting *= max(1, v.messagesPerEntry())
 		found := func(n, limit int, of string) verdict {

@@ -56,7 +56,7 @@ workers: {billing: {drainTimeout: 1m}}`), 0o600))
 	assert.Equal(t, 1, code)
 	assert.Empty(t, stderr)
 	for _, want := range []string{
-		`(?m)^problem  type-delays +a retry topic without effect on delays: `,
+		`(?m)^problem  type-delays +the retry topic does not delay: `,
 		`(?m)^problem  ack-timeout +the ack timeout is 1s, a handler takes 2s$`,
 		`(?m)^warning  policy-range +delays of nacks are 1s to 1s; `,
 		`(?m)^warning  outage `,

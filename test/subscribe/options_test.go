@@ -152,8 +152,8 @@ func TestOptionWithoutEffectIsLogged(t *testing.T) {
 		options []redelivery.Option
 	}{
 		"dead letters without InitialSubscriptionName": {opts{Type: pulsar.Shared, DLQ: dlq}, client},
-		"a retry topic without effect on delays":       {opts{Type: pulsar.Failover, RetryEnable: true}, client},
-		"without effect on delays":                     {opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}},
+		"the retry topic does not delay":               {opts{Type: pulsar.Failover, RetryEnable: true}, client},
+		"delays messages only on Shared":               {opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}},
 		"of non-persistent://public/default/t are not": {opts{Topic: "non-persistent://public/default/t"}, nil},
 		"of non-persistent://public/default/u are not": {opts{Topics: []string{"a", "non-persistent://public/default/u"}}, nil},
 		"of non-persistent://public/default/p.* are":   {opts{TopicsPattern: "non-persistent://public/default/p.*"}, nil},

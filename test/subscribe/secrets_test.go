@@ -199,7 +199,7 @@ var secretScenes = map[string]func(*talk, string){
 		}
 		opts.Topic, opts.RetryEnable, opts.Type = topic, true, pulsar.Exclusive
 		k.Subscribe(opts, k.logger())
-		k.logged("a retry topic without effect")
+		k.logged("the retry topic does not delay")
 	},
 	"bad configuration": func(k *talk, _ string) {
 		for _, text := range []string{
