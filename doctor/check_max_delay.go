@@ -4,9 +4,8 @@ import "time"
 
 var maxDelay = Check{
 	Name: "max-delay", About: "Retry topic", Needs: AdminAPI,
-	Asks: "Does the broker accept the longest delay?",
-	Why: "the broker refuses a retry with a longer delay. A Consumer then publishes the retry without a delay and " +
-		"holds it back; a Reconsumer used alone returns `ErrDelayRefused`",
+	Asks:   "Does the broker accept the longest delay?",
+	Why:    "the broker refuses a retry with a longer delay, so the Consumer has to hold it back",
 	Remedy: "`pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s --maxDelay {milliseconds}`, or shorter levels",
 	look: func(v *visit) verdict {
 		d, found := v.delayed()

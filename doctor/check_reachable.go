@@ -14,7 +14,7 @@ import (
 var reachable = Check{
 	Name: "reachable", About: "Connection", Needs: AdminAPI,
 	Asks:   "Do the admin API and the broker answer?",
-	Why:    "most other checks cannot run without a connection",
+	Why:    "most checks need both",
 	Remedy: "check `-url` and `-admin-url`, TLS, tokens and the network",
 	look: func(v *visit) verdict {
 		if err := v.askAdmin(); err != nil {

@@ -9,7 +9,7 @@ import (
 var schemas = Check{
 	Name: "schemas", About: "Dead letters", Needs: AdminAPI,
 	Asks:   "Do the retry and the dead letter topic have the topic's schema, or none?",
-	Why:    "a retry or dead letter that does not fit the topic's schema is published without a schema, or refused",
+	Why:    "otherwise retries and dead letters are published without a schema, or refused",
 	Remedy: "`pulsar-admin schemas delete TOPIC` for the topic that differs, if it is empty; else another topic",
 	look: besideOwn(func(v *visit, topics []string) verdict {
 		own, err := v.schema(v.Topic)

@@ -8,8 +8,8 @@ import (
 
 var tick = Check{
 	Name: "tick", About: "Retry topic", Needs: AdminAPI,
-	Asks: "Is the broker's tick no longer than the shortest delay?",
-	Why:  "a retry is late by up to a tick. This library holds back a retry that the broker sends early",
+	Asks: "Is the broker's tick at most the shortest delay?",
+	Why:  "a retry is late by up to a tick",
 	Remedy: "`pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s`, or use nacks for " +
 		"delays below a second",
 	look: func(v *visit) verdict {

@@ -8,7 +8,7 @@ var timeToLives = Check{
 	Why: "the broker acknowledges a message that is older than the time to live, so it is neither redelivered nor " +
 		"made a dead letter",
 	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`; fewer or shorter delays; or " +
-		"`WithDeadBeforeTTL`, which makes a message a dead letter before it expires",
+		"`WithDeadBeforeTTL`",
 	look: func(v *visit) verdict {
 		ttl, err := timeToLive.ofTopic(v, v.Topic)
 		if err != nil {
