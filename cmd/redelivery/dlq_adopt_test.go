@@ -35,7 +35,7 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 		Type: pulsar.Shared})
 	require.NoError(t, err)
 	defer service.Close()
-	const on = "On subscription inspect, which has no consumer.\n"
+	const on = "Chose subscription inspect, which has no consumer.\n"
 	_, stdout, _ := dlqRun("", "peek", "orders-mail-DLQ")
 	require.Contains(t, stdout, "Letters that subscription inspect has not acknowledged.\n")
 	code, stdout, stderr := dlqRun("", "replay", "orders-mail-DLQ")

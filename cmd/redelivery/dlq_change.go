@@ -114,7 +114,7 @@ func (d *dlq) adopt(ctx context.Context) error {
 // printAdopted prints the name of the subscription, if adopt chose it.
 func (d *dlq) printAdopted() {
 	if d.adopted {
-		fmt.Fprintf(d.stdout, "On subscription %s, which has no consumer.\n", clean(d.ownSub()))
+		fmt.Fprintf(d.stdout, "Chose subscription %s, which has no consumer.\n", clean(d.ownSub()))
 	}
 }
 
