@@ -11,7 +11,7 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r, ok := l.find(k)
-	p, w := l.state.place(k), &l.sessions
+	p, w := l.state.placeOf(k), &l.sessions
 	if at := (position{k.Ledger, k.Entry}); w.newest[p.topic].before(at) {
 		w.newest[p.topic] = at
 	} else if at.before(w.newest[p.topic]) && !ok {

@@ -16,10 +16,10 @@ func TestDueTimesAreCorrectedForAWrongClock(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
 		change := []change{{Key: one, count: 1, delay: 5_000, session: 7}}
-		s.apply(read{frame: frame{session: 7, changes: change}, at: position{1, 1}, time: 100_000 + off, now: 101_000})
+		s.apply(readFrame{frame: frame{session: 7, changes: change}, at: position{1, 1}, time: 100_000 + off, now: 101_000})
 		r, _ := s.find(one)
 		require.EqualValues(t, 105_000+off, r.due, "the due time was corrected before the writer's clock was known")
-		s.apply(read{frame: frame{session: 7}, at: position{1, 2}, time: 102_000 + off, now: 102_003, live: true})
+		s.apply(readFrame{frame: frame{session: 7}, at: position{1, 2}, time: 102_000 + off, now: 102_003, live: true})
 		r, _ = s.find(one)
 		require.EqualValues(t, 105_003, r.due, "the due time is not late by the 3 ms that the frame was under way")
 	}
@@ -67,13 +67,13 @@ func TestOnlyTheBrokersClockCountsIfMessagesHaveItsTime(t *testing.T) {
 	for _, off := range []int64{-60_000, 60_000} {
 		s := newState()
 		change := []change{{Key: one, count: 1, delay: 5_000, session: 7}}
-		s.apply(read{frame: frame{session: 7, changes: change}, at: position{1, 1}, time: 100_000 + off, now: 101_000,
+		s.apply(readFrame{frame: frame{session: 7, changes: change}, at: position{1, 1}, time: 100_000 + off, now: 101_000,
 			broker: true})
-		s.apply(read{frame: frame{session: 8, flags: begins}, at: position{1, 2}, time: 102_000 + off, now: 102_003,
+		s.apply(readFrame{frame: frame{session: 8, flags: begins}, at: position{1, 2}, time: 102_000 + off, now: 102_003,
 			live: true, broker: true})
 		r, _ := s.find(one)
 		require.EqualValues(t, 105_003, r.due)
-		s.apply(read{frame: frame{session: 8}, at: position{1, 3}, time: 103_000 + off, now: 103_900, live: true,
+		s.apply(readFrame{frame: frame{session: 8}, at: position{1, 3}, time: 103_000 + off, now: 103_900, live: true,
 			broker: true})
 		r, _ = s.find(one)
 		require.EqualValues(t, 105_003, r.due, "a slow frame changed a due time")
@@ -82,7 +82,7 @@ func TestOnlyTheBrokersClockCountsIfMessagesHaveItsTime(t *testing.T) {
 
 // A clock was set. Messages may be early until several frames in a row seem late. A single slow frame changes nothing.
 func TestDueTimesAreCorrectedAfterAClockWasSet(t *testing.T) {
-	for name, behind := range map[string]read{
+	for name, behind := range map[string]readFrame{
 		"the writer's was ahead":               {time: 112_000, now: 102_000},
 		"the reader's was behind":              {time: 102_000, now: 92_000},
 		"the broker's was ahead":               {time: 112_000, now: 102_000, broker: true},
@@ -96,13 +96,13 @@ func TestDueTimesAreCorrectedAfterAClockWasSet(t *testing.T) {
 		early := behind.time - 10_000 + 60_000 // by the clock before it was set
 		require.Equal(t, early, due(), name)
 		for i := range int64(7) {
-			s.apply(read{frame: frame{session: 7}, at: position{1, 2 + i}, time: behind.now + 20_000 + i,
+			s.apply(readFrame{frame: frame{session: 7}, at: position{1, 2 + i}, time: behind.now + 20_000 + i,
 				now: behind.now + 20_100 + 3*i, live: true, broker: behind.broker})
 		}
-		s.apply(read{frame: frame{session: 7}, at: position{1, 20}, time: behind.now + 30_000, now: behind.now + 30_050,
+		s.apply(readFrame{frame: frame{session: 7}, at: position{1, 20}, time: behind.now + 30_000, now: behind.now + 30_050,
 			live: true, broker: behind.broker})
 		require.Equal(t, early+10_050, due(), name)
-		s.apply(read{frame: frame{session: 7}, at: position{1, 30}, time: behind.now + 40_000, now: behind.now + 49_000,
+		s.apply(readFrame{frame: frame{session: 7}, at: position{1, 30}, time: behind.now + 40_000, now: behind.now + 49_000,
 			live: true, broker: behind.broker})
 		require.Equal(t, early+10_050, due(), name)
 	}
@@ -132,11 +132,11 @@ func TestTimesOfACopyAreByTheClockOfTheSessionThatCopied(t *testing.T) {
 		s := newState()
 		f := frame{session: 8, flags: copies, asOf: position{1, 1},
 			changes: []change{{Key: one, count: 1, delay: 5_000, session: 7}}}
-		s.apply(read{frame: f, at: position{1, 2}, time: 100_000 + off, now: 200_000})
-		s.apply(read{frame: frame{session: 8}, at: position{1, 3}, time: 200_000 + off, now: 200_003, live: true})
+		s.apply(readFrame{frame: f, at: position{1, 2}, time: 100_000 + off, now: 200_000})
+		s.apply(readFrame{frame: frame{session: 8}, at: position{1, 3}, time: 200_000 + off, now: 200_003, live: true})
 		r, _ := s.find(one)
 		require.EqualValues(t, 105_003, r.due)
-		s.apply(read{frame: frame{session: 7}, at: position{1, 4}, time: 200_000, now: 200_010, live: true})
+		s.apply(readFrame{frame: frame{session: 7}, at: position{1, 4}, time: 200_000, now: 200_010, live: true})
 		r, _ = s.find(one)
 		require.EqualValues(t, 105_003, r.due, "not by the clock of the session that copied the record")
 	}

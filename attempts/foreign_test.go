@@ -91,7 +91,7 @@ func TestMessageSettledWhileTheLogIsAwayTakesNoMemory(t *testing.T) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	require.Len(t, l.own.of, n/1000)
+	require.Len(t, l.own.byPlace, n/1000)
 	require.Less(t, len(l.own.unsent), 1200)
 }
 

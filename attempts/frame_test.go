@@ -49,7 +49,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		s := newState()
-		s.apply(read{frame: x, at: position{1, 1}})
+		s.apply(readFrame{frame: x, at: position{1, 1}})
 		again, err := decode(x.encode())
 		require.NoError(t, err)
 		require.Equal(t, x, again)

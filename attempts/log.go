@@ -91,7 +91,7 @@ func newLog(client pulsar.Client, o Options, id SessionID) *Log {
 	l := &Log{client: client, o: o, id: id, opened: now(), state: newState(),
 		closing: make(chan struct{}),
 		ended:   make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
-	l.own.of = map[place]*ownChange{}
+	l.own.byPlace = map[place]*ownChange{}
 	l.sessions.foundLost, l.sessions.live, l.sessions.followed = map[SessionID]bool{}, map[SessionID]bool{}, l.opened
 	l.life, l.end = context.WithCancel(context.Background())
 	return l
@@ -195,7 +195,7 @@ func (l *Log) Find(k Key) (Record, bool) {
 func (l *Log) find(k Key) (record, bool) {
 	r, ok := l.state.find(k)
 	if n, has := l.state.numbers[k.Topic]; has {
-		if c := l.own.of[k.placeIn(n)]; c != nil {
+		if c := l.own.byPlace[k.placeIn(n)]; c != nil {
 			switch {
 			case c.removed:
 				return record{}, false
@@ -231,7 +231,7 @@ func (l *Log) Records() []Record {
 	for p := range l.state.records {
 		add(p)
 	}
-	for p := range l.own.of {
+	for p := range l.own.byPlace {
 		if _, ok := l.state.records[p]; !ok {
 			add(p)
 		}
@@ -245,7 +245,7 @@ func (l *Log) Stats() Stats {
 	defer l.mu.Unlock()
 	s := l.stats
 	s.Records = len(l.state.records)
-	for p, c := range l.own.of {
+	for p, c := range l.own.byPlace {
 		if _, ok := l.state.records[p]; c.removed && ok {
 			s.Records--
 		} else if !c.removed && !ok {
@@ -263,17 +263,19 @@ func (l *Log) Stats() Stats {
 
 // updateSize updates known and most. The caller holds mu.
 func (l *Log) updateSize() {
-	l.known.Store(int64(len(l.state.records) + len(l.own.of)))
+	l.known.Store(int64(len(l.state.records) + len(l.own.byPlace)))
 	l.most = max(l.most, l.largest())
 }
 
-func (l *Log) largest() int { return max(len(l.state.records), len(l.state.removed), len(l.own.of)) }
+func (l *Log) largest() int {
+	return max(len(l.state.records), len(l.state.removed), len(l.own.byPlace))
+}
 
 // fit replaces the maps by copies if these are far smaller than the maps once were: Go's maps never shrink. The caller
 // holds mu.
 func (l *Log) fit() {
 	if n := l.largest(); n < l.most/4 {
-		l.state.records, l.state.removed, l.own.of = fitted(l.state.records), fitted(l.state.removed), fitted(l.own.of)
+		l.state.records, l.state.removed, l.own.byPlace = fitted(l.state.records), fitted(l.state.removed), fitted(l.own.byPlace)
 		l.most = n
 	}
 }

@@ -48,7 +48,7 @@ func TestRecordExpiresOneRetentionAfterItsDueTime(t *testing.T) {
 // Two sessions tidy at the same time. One began before a message was removed, and the other overtakes it.
 func TestOvertakenCopiesDoNotBringARemovedMessageBack(t *testing.T) {
 	s := newState()
-	at := func(entry int64, f frame) { s.apply(read{frame: f, at: position{1, entry}}) }
+	at := func(entry int64, f frame) { s.apply(readFrame{frame: f, at: position{1, entry}}) }
 	at(1, frame{changes: []change{{Key: one, count: 1}}})
 	at(2, frame{session: 1}) // the mark of the first session
 	at(3, frame{changes: []change{{Key: one, removed: true}}})
@@ -62,7 +62,7 @@ func TestOvertakenCopiesDoNotBringARemovedMessageBack(t *testing.T) {
 // removal. The first session must not copy the record into the log again.
 func TestSessionThatMissedARemovalForgetsTheRecord(t *testing.T) {
 	s := newState()
-	at := func(entry int64, f frame) { s.apply(read{frame: f, at: position{1, entry}}) }
+	at := func(entry int64, f frame) { s.apply(readFrame{frame: f, at: position{1, entry}}) }
 	at(1, frame{changes: []change{{Key: one, count: 1}, {Key: two, count: 1}}})
 	// the removal of one and the mark were deleted
 	at(4, frame{session: 1, flags: copies, asOf: position{1, 3}, changes: []change{{Key: two, count: 1}}})

@@ -12,7 +12,7 @@ import (
 
 // modelLog is a topic, with sessions that have read parts of it.
 type modelLog struct {
-	frames   []read
+	frames   []readFrame
 	sessions []*modelSession
 	number   uint64
 	now      int64
@@ -45,7 +45,7 @@ func (m *modelLog) publish(s *modelSession, f frame) position {
 		panic(err)
 	}
 	at := position{1, int64(len(m.frames)) + 1}
-	m.frames = append(m.frames, read{frame: decoded, at: at, time: m.now})
+	m.frames = append(m.frames, readFrame{frame: decoded, at: at, time: m.now})
 	return at
 }
 

@@ -8,11 +8,11 @@ import (
 
 // changes are the changes of this session that it has not read back from the topic yet.
 type changes struct {
-	of     map[place]*ownChange
-	unsent []place // changes to send, in order
-	later  []place // removals that must not be sent yet, in the order of their times
-	sent   []sent  // frames that were sent and not read back
-	resets bool    // the next frame removes all records first
+	byPlace map[place]*ownChange
+	unsent  []place // changes to send, in order
+	later   []place // removals that must not be sent yet, in the order of their times
+	sent    []sent  // frames that were sent and not read back
+	resets  bool    // the next frame removes all records first
 }
 
 // sent describes a frame that was sent.
@@ -59,24 +59,24 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 // drop forgets the change of a message if no change of it was ever sent, and reports whether it did. So a settled
 // message takes no memory while the log cannot be written.
 func (c *changes) drop(p place) bool {
-	x := c.of[p]
+	x := c.byPlace[p]
 	if x == nil || x.wasSent {
 		return false
 	}
 	x.written()
-	delete(c.of, p)
-	if len(c.unsent) > 2*len(c.of)+1000 {
-		c.unsent = slices.DeleteFunc(c.unsent, func(p place) bool { return c.of[p] == nil })
+	delete(c.byPlace, p)
+	if len(c.unsent) > 2*len(c.byPlace)+1000 {
+		c.unsent = slices.DeleteFunc(c.unsent, func(p place) bool { return c.byPlace[p] == nil })
 	}
 	return true
 }
 
 // next returns the pending change of a message, and creates it if needed.
 func (c *changes) next(p place) *ownChange {
-	x := c.of[p]
+	x := c.byPlace[p]
 	if x == nil {
 		x = &ownChange{}
-		c.of[p] = x
+		c.byPlace[p] = x
 	}
 	x.number, x.since = 0, now()
 	return x
@@ -102,16 +102,16 @@ func (x *ownChange) wait() <-chan struct{} {
 
 // reset replaces all changes by the removal of all records.
 func (c *changes) reset() {
-	for _, x := range c.of {
+	for _, x := range c.byPlace {
 		x.written()
 	}
-	*c = changes{of: map[place]*ownChange{}, resets: true}
+	*c = changes{byPlace: map[place]*ownChange{}, resets: true}
 }
 
 // unread reports whether a change that was made at limit or earlier is not read back yet. Removals that must not be
 // sent yet do not count.
 func (c *changes) unread(limit int64) bool {
-	for _, x := range c.of {
+	for _, x := range c.byPlace {
 		if x.from == 0 && x.since <= limit {
 			return true
 		}
@@ -130,7 +130,7 @@ func (x *ownChange) written() {
 // none are left. If all is set, it also returns removals whose time has not come.
 func (c *changes) gather(number uint64, now int64, limit int, all bool) (places []place, next int64) {
 	for len(c.later) > 0 {
-		x := c.of[c.later[0]]
+		x := c.byPlace[c.later[0]]
 		if x != nil && x.removed && x.from > now && x.number == 0 && !all {
 			next = x.from
 			break
@@ -143,7 +143,7 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	for len(c.unsent) > 0 && len(places) < limit {
 		p := c.unsent[0]
 		c.unsent = c.unsent[1:]
-		x := c.of[p]
+		x := c.byPlace[p]
 		if x == nil || !x.queued {
 			continue
 		}
@@ -169,17 +169,17 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 
 // requeue queues all changes again that were not read back: the topic may be another one now. Of the sent frames it
 // keeps the number and time of the oldest, for lag. It forgets messages that were settled long ago and are not among
-// the known records: otherwise the changes would grow while frames are sent but not read back.
+// the known records. If it did not, the changes would grow while frames are sent but not read back.
 func (c *changes) requeue(known map[place]record) {
 	long := now() - vainTime.Milliseconds()
-	maps.DeleteFunc(c.of, func(p place, x *ownChange) bool {
+	maps.DeleteFunc(c.byPlace, func(p place, x *ownChange) bool {
 		_, has := known[p]
 		return x.removed && x.done == nil && x.since < long && !has
 	})
 	if len(c.sent) > 0 {
 		c.sent = []sent{{number: c.sent[0].number, since: c.sent[0].since}}
 	}
-	for p, x := range c.of {
+	for p, x := range c.byPlace {
 		if x.number > 0 {
 			x.number = 0
 			c.send(p, x)
@@ -191,9 +191,9 @@ func (c *changes) requeue(known map[place]record) {
 func (c *changes) echoed(number uint64) {
 	for len(c.sent) > 0 && c.sent[0].number <= number {
 		for _, p := range c.sent[0].places {
-			if x := c.of[p]; x != nil && x.number == c.sent[0].number {
+			if x := c.byPlace[p]; x != nil && x.number == c.sent[0].number {
 				x.written() // a frame may be read back before the broker has confirmed it
-				delete(c.of, p)
+				delete(c.byPlace, p)
 			}
 		}
 		c.sent = c.sent[1:]
@@ -207,7 +207,7 @@ func (c *changes) lag(now int64) time.Duration {
 		oldest = c.sent[0].since
 	}
 	if len(c.unsent) > 0 {
-		if x := c.of[c.unsent[0]]; x != nil {
+		if x := c.byPlace[c.unsent[0]]; x != nil {
 			oldest = min(oldest, max(x.since, x.from))
 		}
 	}

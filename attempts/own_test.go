@@ -11,7 +11,7 @@ import (
 
 // The broker refuses each frame, so the Log writes them again and again. It still knows how far it lags.
 func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
-	c := changes{of: map[place]*ownChange{}}
+	c := changes{byPlace: map[place]*ownChange{}}
 	const many = 100
 	for i := range int64(many) {
 		c.put(place{entry: i}, record{})
@@ -32,7 +32,7 @@ func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 	number++
 	c.gather(number, began, maxChanges, false)
 	c.echoed(number)
-	require.Empty(t, c.of)
+	require.Empty(t, c.byPlace)
 	require.Empty(t, c.sent)
 	require.Zero(t, c.lag(began+5000))
 }
@@ -42,7 +42,7 @@ func TestFramesWrittenInVainTakeNoMoreMemory(t *testing.T) {
 func TestSettledMessagesAreForgottenWhileFramesAreWrittenInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 100
-		c, read := changes{of: map[place]*ownChange{}}, place{entry: 7}
+		c, read := changes{byPlace: map[place]*ownChange{}}, place{entry: 7}
 		known := map[place]record{read: {}}
 		for n := range int64(100) {
 			for i := range int64(many) {
@@ -55,9 +55,9 @@ func TestSettledMessagesAreForgottenWhileFramesAreWrittenInVain(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			c.requeue(known)
 		}
-		require.LessOrEqual(t, len(c.of), 8*many)
+		require.LessOrEqual(t, len(c.byPlace), 8*many)
 		require.LessOrEqual(t, len(c.unsent)+len(c.later), 16*many)
-		require.True(t, c.of[read].removed)
+		require.True(t, c.byPlace[read].removed)
 	})
 }
 
@@ -67,7 +67,7 @@ func TestChangeIsNewerThanFramesReadBeforeItsOwn(t *testing.T) {
 	k, frames := Key{Topic: "orders", Ledger: 1}, int64(0)
 	take := func(f *frame) {
 		frames++
-		l.take(read{frame: *f, at: position{ledger: 1, entry: frames}, time: now(), now: now()})
+		l.take(readFrame{frame: *f, at: position{ledger: 1, entry: frames}, time: now(), now: now()})
 	}
 	next := func() *frame {
 		f, _, _ := l.next(false)

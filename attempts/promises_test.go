@@ -42,7 +42,7 @@ func (p *process) truths(f *frame) (all []known) {
 }
 
 // learn notes the facts in a frame, with code that is independent of package attempts.
-func (p *process) learn(r read, truths []known) {
+func (p *process) learn(r readFrame, truths []known) {
 	if r.has(resets) {
 		for e := range p.known {
 			clear(p.known[e])
@@ -67,7 +67,7 @@ func (p *process) learn(r read, truths []known) {
 
 // isRemoved reports whether a message was removed from the log after a mark, and before the frame with the number n.
 func (w *world) isRemoved(k Key, mark position, n int) bool {
-	return slices.ContainsFunc(w.frames[mark.entry:n], func(r read) bool {
+	return slices.ContainsFunc(w.frames[mark.entry:n], func(r readFrame) bool {
 		return r.has(resets) || slices.ContainsFunc(r.changes, func(c change) bool { return c.removed && c.Key == k })
 	})
 }

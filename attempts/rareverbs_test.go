@@ -256,8 +256,8 @@ func (w *world) checkLog() {
 	w.checkRecords(w.reader, "the log")
 	w.everyone(func(p *process) {
 		w.checkRecords(p.log.state, fmt.Sprint("process ", p.number))
-		if o := &p.log.own; len(o.of)+len(o.unsent)+len(o.later)+len(o.sent) > 0 {
-			w.fail("process %d: %d changes, %d to send, %d later, %d sent", p.number, len(o.of), len(o.unsent),
+		if o := &p.log.own; len(o.byPlace)+len(o.unsent)+len(o.later)+len(o.sent) > 0 {
+			w.fail("process %d: %d changes, %d to send, %d later, %d sent", p.number, len(o.byPlace), len(o.unsent),
 				len(o.later), len(o.sent))
 		}
 	})

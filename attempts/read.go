@@ -29,9 +29,9 @@ func (l *Log) follow(life context.Context, c *link) error {
 }
 
 // readAt returns a frame as it was read at t. It adds two milliseconds to t: rounding down to milliseconds takes up to
-// one millisecond from the time of the frame, and up to one from t. Otherwise messages could be due early.
-func readAt(t time.Time, f frame, msg pulsar.Message) read {
-	r := read{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + 2}
+// one millisecond from the time of the frame, and up to one from t. Without the two, messages could be due early.
+func readAt(t time.Time, f frame, msg pulsar.Message) readFrame {
+	r := readFrame{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + 2}
 	if t := msg.BrokerPublishTime(); t != nil {
 		r.time, r.broker = t.UnixMilli(), true
 	}
@@ -40,7 +40,7 @@ func readAt(t time.Time, f frame, msg pulsar.Message) read {
 
 // take applies a frame that was read. It ignores the last frame if a restarted reader gets it again: that frame does
 // not show that the log works.
-func (l *Log) take(r read) {
+func (l *Log) take(r readFrame) {
 	l.mu.Lock()
 	if r.at == l.state.last && r.at != (position{}) {
 		l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 // takeOld makes a Log read a frame that was written some time ago by the writer's clock.
 func (l *Log) takeOld(f frame, ago time.Duration) {
-	l.take(read{frame: f, at: position{1, l.state.last.entry + 1}, time: now() - ago.Milliseconds(), now: now()})
+	l.take(readFrame{frame: f, at: position{1, l.state.last.entry + 1}, time: now() - ago.Milliseconds(), now: now()})
 }
 
 // Three sessions have a lease. One has crashed, one has a clock that is behind, and one was just heard and is silent

@@ -201,7 +201,7 @@ func (l *Log) IsCareful(k Key) bool {
 func (l *Log) isCareful(k Key) bool {
 	w, at := &l.sessions, now()
 	l.findLost(at)
-	p := l.state.place(k)
+	p := l.state.placeOf(k)
 	orphan := w.orphans[p]
 	delete(w.orphans, p)
 	careful := w.spent <= at || orphan && w.spent <= at+carefulLent.Milliseconds()

@@ -10,13 +10,13 @@ type state struct {
 	topics   []string
 	numbers  map[string]uint32 // of topics
 	records  map[place]record
-	removed  map[place]position // where a message was removed, for as long as copies of older records may come
+	removed  map[place]position // where a message was removed; kept while copies of older records may come
 	reset    position           // where all messages were removed
 	sessions map[SessionID]*session
 
-	checkpoint position // everything written before the checkpoint was copied after it
+	checkpoint position // frames before it are obsolete: later ones copy them
 	last       position // of the last frame
-	since      int      // changes since the checkpoint, and frames without changes
+	since      int      // changes since the checkpoint; a frame without changes counts as one
 	broker     clock    // the broker's, if frames have its time
 }
 
@@ -40,7 +40,7 @@ type session struct {
 type clock struct {
 	shift   int64 // its times plus shift are times of this machine's clock
 	known   bool
-	later   int   // late frames in a row: the clock may have been set back, or this machine's clock forward
+	late    int   // late frames in a row: the clock may have been set back, or this machine's clock forward
 	nearest int64 // the smallest difference of the late frames
 }
 
@@ -49,8 +49,8 @@ func newState() *state {
 		sessions: map[SessionID]*session{}}
 }
 
-// place returns the place of a key, and gives its topic a number if needed.
-func (s *state) place(k Key) place {
+// placeOf returns the place of a key, and gives its topic a number if needed.
+func (s *state) placeOf(k Key) place {
 	n, ok := s.numbers[k.Topic]
 	if !ok {
 		n = uint32(len(s.topics))
@@ -97,8 +97,8 @@ func (s *state) remove(p place, at position) {
 	}
 }
 
-// read is a frame as it was read.
-type read struct {
+// readFrame is a frame as it was read.
+type readFrame struct {
 	frame
 	at     position
 	time   int64 // when the frame was written, by the broker's or the writer's clock
@@ -108,7 +108,7 @@ type read struct {
 }
 
 // apply adds a frame. Frames come in the order of the log.
-func (s *state) apply(f read) {
+func (s *state) apply(f readFrame) {
 	x := s.session(f.session)
 	written := f.time + s.adjust(f, x)
 	x.heard = max(x.heard, written)
@@ -130,11 +130,11 @@ func (s *state) apply(f read) {
 	at := f.at
 	if f.has(copies) {
 		at = f.asOf
-		if at.before(s.checkpoint) { // s has the checkpoint of a faster session, and forgot the removals before it
+		if at.before(s.checkpoint) { // s already has a later checkpoint, and forgot the removals before it
 			f.sessions, f.changes = nil, nil
 		}
 		for _, c := range f.sessions {
-			s.copied(c, written)
+			s.addCopied(c, written)
 		}
 	}
 	if f.has(resets) {
@@ -143,7 +143,7 @@ func (s *state) apply(f read) {
 		maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.at.before(f.at) })
 	}
 	for _, c := range f.changes {
-		p := s.place(c.Key)
+		p := s.placeOf(c.Key)
 		if c.removed {
 			s.remove(p, f.at)
 			continue
@@ -154,11 +154,11 @@ func (s *state) apply(f read) {
 	}
 	s.last = f.at
 	s.since += max(1, len(f.changes)) // frames without changes make the log longer, too
-	// a checkpoint that is not before its own frame is one of another topic
+	// a checkpoint at or after its own frame is another topic's
 	if s.checkpoint.before(f.checkpoint) && f.checkpoint.before(f.at) {
 		s.checkpoint, s.since = f.checkpoint, 0
 		maps.DeleteFunc(s.removed, func(_ place, at position) bool { return at.before(f.checkpoint) })
-		// records that were not copied are removed: this session missed their removals, which the broker has deleted
+		// remove records that were not copied: this session missed their removals, which the broker has deleted
 		maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.at.before(f.checkpoint) })
 	}
 }
@@ -172,8 +172,8 @@ func (s *state) session(id SessionID) *session {
 	return x
 }
 
-// copied adds a session that another session has copied.
-func (s *state) copied(c sessionCopy, written int64) {
+// addCopied adds a session that another session has copied.
+func (s *state) addCopied(c sessionCopy, written int64) {
 	x := s.sessions[c.id]
 	if x == nil {
 		x = &session{begun: written - c.age, heard: written - c.silent}
@@ -195,32 +195,32 @@ func (c *clock) learn(difference int64) (by int64) {
 	switch {
 	case !c.known || difference <= c.shift-minShift:
 	case difference < c.shift+setShift:
-		c.later = 0
+		c.late = 0
 		return 0
 	default:
-		if c.later == 0 || difference < c.nearest {
+		if c.late == 0 || difference < c.nearest {
 			c.nearest = difference
 		}
-		c.later++
-		if c.later < setAfter {
+		c.late++
+		if c.late < setAfter {
 			return 0
 		}
 		difference = c.nearest
 	}
 	by = difference - c.shift
-	c.shift, c.known, c.later = difference, true, 0
+	c.shift, c.known, c.late = difference, true, 0
 	return by
 }
 
 // adjust returns how much to add to the time of a frame.
-func (s *state) adjust(f read, x *session) int64 {
-	c, of := &x.clock, func(r record) bool { return r.clock == f.session }
+func (s *state) adjust(f readFrame, x *session) int64 {
+	c, isMoved := &x.clock, func(r record) bool { return r.clock == f.session }
 	if f.broker {
-		c, of = &s.broker, func(record) bool { return true }
+		c, isMoved = &s.broker, func(record) bool { return true }
 	}
 	if f.live {
 		if by := c.learn(f.now - f.time); by != 0 {
-			s.move(by, of)
+			s.move(by, isMoved)
 		}
 	}
 	return c.shift
@@ -244,7 +244,7 @@ func (s *state) sweep(now int64, retention time.Duration) {
 	})
 }
 
-// isLost reports whether a session has not been heard for its lease, and did not write that it ended.
+// isLost reports whether a session was silent for longer than its lease, and did not write that it ended.
 func (x *session) isLost(now int64) bool { return !x.ended && x.lease > 0 && now-x.heard > x.lease }
 
 // isGone reports whether a session has ended, or is lost even if its clock is wrong by clockSlack. tidying does not

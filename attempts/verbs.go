@@ -80,7 +80,7 @@ func (l *Log) Settled(k Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r, ok := l.find(k); ok {
-		p := l.state.place(k)
+		p := l.state.placeOf(k)
 		if _, written := l.state.records[p]; !written && l.own.drop(p) {
 			l.updateSize()
 			return
@@ -102,7 +102,7 @@ func (l *Log) Forget(ctx context.Context, k Key) error {
 		return err
 	}
 	l.mu.Lock()
-	c := l.own.remove(l.state.place(k), record{}, 0)
+	c := l.own.remove(l.state.placeOf(k), record{}, 0)
 	l.updateSize()
 	done := c.wait()
 	l.mu.Unlock()
@@ -193,7 +193,7 @@ func (l *Log) change(k Key, waits bool, how func(*record) bool) (done <-chan str
 		return nil
 	}
 	r.session, r.written = l.id, now()
-	c := l.own.put(l.state.place(k), r)
+	c := l.own.put(l.state.placeOf(k), r)
 	if waits {
 		done = c.wait()
 	}

@@ -16,7 +16,7 @@ func bare(t *testing.T) *Log {
 	l := &Log{o: Options{Logger: slog.New(slog.DiscardHandler), Retention: defaultRetention}, id: 1, opened: now(),
 		state:   newState(),
 		closing: make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
-	l.own.of = map[place]*ownChange{}
+	l.own.byPlace = map[place]*ownChange{}
 	l.sessions.foundLost, l.sessions.live, l.sessions.followed = map[SessionID]bool{}, map[SessionID]bool{}, l.opened
 	l.life, l.end = context.WithCancel(t.Context())
 	l.KeepAlive()
@@ -29,7 +29,7 @@ func (l *Log) hear(f frame) {
 	l.mu.Lock()
 	at := position{1, l.state.last.entry + 1}
 	l.mu.Unlock()
-	l.take(read{frame: f, at: at, time: now(), now: now()})
+	l.take(readFrame{frame: f, at: at, time: now(), now: now()})
 }
 
 // renew makes sessions write that they live.
@@ -115,7 +115,7 @@ func TestFrameThatIsReadAgainDoesNotShowThatTheLogWorks(t *testing.T) {
 			changes: []change{{Key: one, session: 2, begun: 2}}})
 		l.liveFor(10*time.Second, l.id, 2)
 		l.renew(l.id)
-		last := read{frame: frame{session: l.id, flags: leases, lease: minLease.Milliseconds()}, at: l.state.last,
+		last := readFrame{frame: frame{session: l.id, flags: leases, lease: minLease.Milliseconds()}, at: l.state.last,
 			time: now()}
 		for range 10 {
 			time.Sleep(10 * time.Second)
@@ -137,7 +137,7 @@ func TestSessionWithAWrongClockIsFoundLostInTime(t *testing.T) {
 			l := bare(t)
 			f := frame{session: 2, flags: leases, lease: minLease.Milliseconds(),
 				changes: []change{{Key: one, session: 2, begun: 2}}}
-			l.state.apply(read{frame: f, at: position{1, 1}, time: now() + off.Milliseconds() - 1000, now: now()})
+			l.state.apply(readFrame{frame: f, at: position{1, 1}, time: now() + off.Milliseconds() - 1000, now: now()})
 			l.updateSize()
 			r, ok := l.Arrive(one)
 			require.True(t, ok)

@@ -61,7 +61,7 @@ type world struct {
 	*kind
 	began     time.Time
 	entries   []*entry
-	frames    []read
+	frames    []readFrame
 	truths    [][]known       // the facts that each frame's changes should state
 	processes [3]*process     // nil for one that does not run
 	active    int             // the active process of a Failover subscription
@@ -103,7 +103,7 @@ func (w *world) fail(format string, args ...any) {
 
 // view returns the state of the log that a process reads if it starts now, and the frames on which the state of later
 // processes depends.
-func (w *world) view() (*state, []read) {
+func (w *world) view() (*state, []readFrame) {
 	if w.rare[tidy]+w.rare[cut]+w.rare[loseFrame]+w.rare[startUnread] == 0 {
 		return w.reader, nil
 	}
@@ -199,7 +199,7 @@ func (p *process) write(f *frame, places []place) {
 		panic(err)
 	}
 	w := p.w
-	r := read{frame: decoded, at: position{1, int64(len(w.frames)) + 1}, time: now(), now: now()}
+	r := readFrame{frame: decoded, at: position{1, int64(len(w.frames)) + 1}, time: now(), now: now()}
 	w.frames = append(w.frames, r)
 	w.truths = append(w.truths, p.truths(f))
 	w.reader.apply(r)

@@ -85,11 +85,11 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 	}
 	places, more := l.own.gather(f.number, at, maxChanges, closing)
 	for _, p := range places {
-		x := l.own.of[p]
+		x := l.own.byPlace[p]
 		if x.removed && x.from > 0 && l.state.records[p].count > x.count {
 			// another session failed on the message since it was settled here: the acknowledgement was lost
 			x.written()
-			delete(l.own.of, p)
+			delete(l.own.byPlace, p)
 			continue
 		}
 		c := change{Key: l.state.key(p), removed: x.removed, session: l.id}
@@ -170,7 +170,7 @@ func (l *Log) notSent(f *frame) {
 func (l *Log) sent(c *link, f *frame, places []place, id pulsar.MessageID) {
 	l.mu.Lock()
 	for _, p := range places {
-		if x := l.own.of[p]; x != nil && x.number == f.number {
+		if x := l.own.byPlace[p]; x != nil && x.number == f.number {
 			x.written()
 		}
 	}
