@@ -126,8 +126,8 @@ func (c *connection) choose(ctx context.Context) error {
 	return fmt.Errorf("no connection to the admin API at %s: %w", c.adminURL, errors.Join(errs...))
 }
 
-// locate adds the broker's address to upstream's connection errors, which do not name it.
-func (c *connection) locate(err error) error {
+// withAddress adds the broker's address to upstream's connection errors, which do not name it.
+func (c *connection) withAddress(err error) error {
 	if err != nil && strings.Contains(err.Error(), "connection error") {
 		return fmt.Errorf("no connection to the broker at %s: %w", c.url, err)
 	}

@@ -83,8 +83,8 @@ func TestErrorNamesABrokerThatCannotBeReached(t *testing.T) {
 	assert.Contains(t, stdout, "the broker and its admin API answer", stderr)
 
 	c := connection{url: address}
-	require.NoError(t, c.locate(nil))
-	require.EqualError(t, c.locate(errors.New("connection error")),
+	require.NoError(t, c.withAddress(nil))
+	require.EqualError(t, c.withAddress(errors.New("connection error")),
 		"no connection to the broker at "+address+": connection error")
-	require.EqualError(t, c.locate(errors.New("other")), "other")
+	require.EqualError(t, c.withAddress(errors.New("other")), "other")
 }

@@ -34,19 +34,20 @@ come first, then those that were delivered most often.
   -subscription name                the subscription
   -log name                         the log's topic, if not the default
   -forget 12:3:0                    forget the message with this id: ledger,
-                                    entry and partition and, in a batch, index;
-                                    12:3:0 or 12:3 forgets a whole batch. The
-                                    next consumer that gets the message counts
-                                    from 0 and does not wait for the old delay;
-                                    a consumer that has it now goes on as before
+                                    entry, partition; in a batch also the index.
+                                    Without the index, forget the whole batch.
+                                    The next consumer that gets a forgotten
+                                    message counts from 0 and does not wait for
+                                    the old delay; a consumer that has the
+                                    message now goes on as before
   -forget-all                       forget all messages; run this right before
                                     you reset the subscription's cursor
   -all                              also messages that a handler had, but that never
                                     failed
   -n 20                             how many messages; 0 for no limit
   -timeout 30s                      limit for reading the log
-States of consumers: live, ended (closed), lost (silent for too long), open (not
-known). Only consumers with worker.WithCrashLimit write that they are alive.
+States of consumers: live, ended (closed), lost (silent for too long), open
+(alive or not: unknown). Only consumers with worker.WithCrashLimit write that they are alive.
 Connection: as in redelivery dlq -h
 Output:
   -json                             as JSON, for programs
@@ -146,28 +147,28 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	o := attempts.Options{Topic: topic, Logger: f.logger(stderr), ReadOnly: true, Name: "redelivery attempts"}
 	log, err := waiting.Open(ctx, client, o)
 	if err != nil {
-		return f.locate(err)
+		return f.withAddress(err)
 	}
 	defer log.Close()
 	if f.forget == "" && !f.forgetAll {
 		return f.show(log, stdout)
 	}
-	keys := f.forgotten(log)
+	keys := f.toForget(log)
 	if f.forget != "" && len(keys) == 0 {
 		return fmt.Errorf("the log has no message %s", f.forget)
 	}
 	o.ReadOnly = false
 	writer, err := waiting.Open(ctx, client, o)
 	if err != nil {
-		return f.locate(err)
+		return f.withAddress(err)
 	}
 	defer writer.Close()
-	return f.forgets(ctx, writer, keys, stdout)
+	return f.forgetKeys(ctx, writer, keys, stdout)
 }
 
-// forgotten returns the messages to forget. Several messages, of different partitions or topics, may have the ID of
+// toForget returns the messages to forget. Several messages, of different partitions or topics, may have the ID of
 // -forget.
-func (f *attemptsFlags) forgotten(log *attempts.Log) (keys []attempts.Key) {
+func (f *attemptsFlags) toForget(log *attempts.Log) (keys []attempts.Key) {
 	prefix := strings.Replace(f.forget, ":-1", ":0", 1) + ":"
 	for _, r := range log.Records() {
 		id := fmt.Sprintf("%d:%d:%d:%d:", r.Ledger, r.Entry, waiting.PartitionOf(r.Topic), r.Index)
@@ -178,7 +179,8 @@ func (f *attemptsFlags) forgotten(log *attempts.Log) (keys []attempts.Key) {
 	return keys
 }
 
-func (f *attemptsFlags) forgets(ctx context.Context, log *attempts.Log, keys []attempts.Key, stdout io.Writer) error {
+func (f *attemptsFlags) forgetKeys(ctx context.Context, log *attempts.Log, keys []attempts.Key,
+	stdout io.Writer) error {
 	if f.forgetAll {
 		if err := log.ForgetAll(ctx); err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 )
 
 // JSON has no NaN.
-func TestPeekShowsAPayloadWithNaNUndecoded(t *testing.T) {
+func TestPeekDoesNotDecodeAPayloadWithNaN(t *testing.T) {
 	b := newBroker(t)
 	b.subscribe(origin+"-avro-DLQ", "audit")
 	const schema = `{"type":"record","name":"r","fields":[{"name":"a","type":"double"}]}`

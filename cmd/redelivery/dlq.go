@@ -190,7 +190,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 		}
 	}
 	d.schemas = &admin.Schemas{API: d.api, Topic: d.topic}
-	return d.locate(do(d, ctx))
+	return d.withAddress(do(d, ctx))
 }
 
 // export writes letters to a new file or to stdout. It removes a file that it could not complete.

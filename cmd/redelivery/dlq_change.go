@@ -118,8 +118,8 @@ func (d *dlq) printAdopted() {
 	}
 }
 
-// printOthers prints the other subscriptions that have no consumer and keep letters. Otherwise the user might not
-// notice that they are never emptied.
+// printOthers prints the other subscriptions that have no consumer and keep letters. Without this the user might
+// not notice that they are never emptied.
 func (d *dlq) printOthers(ctx context.Context, advice string) {
 	info, err := topicNamed(ctx, d.api, d.topic)
 	if err != nil {

@@ -107,8 +107,8 @@ func persistent(what, name string) error {
 	return topicName(what, name)
 }
 
-// none is called if a command found no letters. It returns an error if groups, IDs or keys were given: otherwise a
-// mistyped group would look like one whose letters are all replayed or purged.
+// none is called if a command found no letters. It returns an error if groups, IDs or keys were given, so that
+// a mistyped group does not look like one whose letters are all replayed or purged.
 func (d *dlq) none() error {
 	var asked []string
 	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs,

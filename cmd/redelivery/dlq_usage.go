@@ -19,9 +19,9 @@ Which letters, for groups, peek, replay, export and purge:
   -id 12:3:0, -key customer-7       this letter, this key; may be repeated
   -property name=value              with this property; may be repeated, all
                                     must match
-  -after 2h, -before 2006-01-02     died after, before: a time ago, or a date
-  -subscription redelivery          replay and purge acknowledge on it, and
-                                    unsubscribe removes it
+  -after 2h, -before 2006-01-02     died after or before: a time ago, or a date
+  -subscription redelivery          on which replay and purge acknowledge, and
+                                    which unsubscribe removes
 list:
   -all                              also other topics whose first message is a
                                     dead letter

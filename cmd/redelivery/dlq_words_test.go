@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The error does not use names of Go. The exit code is 2.
-func TestErrorNamesAWrongArgumentAsInTheCommandLine(t *testing.T) {
+// Errors use no names of Go, and the exit code is 2.
+func TestErrorsNameArgumentsAsTyped(t *testing.T) {
 	newBroker(t)
 	for want, args := range map[string][]string{
 		`topic is "non-persistent://a/b/c-DLQ", want a persistent topic`:                                          {"peek", "non-persistent://a/b/c-DLQ"},
@@ -109,7 +109,7 @@ func TestJSONOutputCannotControlATerminal(t *testing.T) {
 }
 
 // JSON must be UTF-8, and other bytes could control some terminals.
-func TestPeekShowsJSONWithBytesThatAreNotUTF8Undecoded(t *testing.T) {
+func TestPeekDoesNotDecodeJSONThatIsNotUTF8(t *testing.T) {
 	b := newBroker(t)
 	payloads := []string{"\"\x9b31m\"", "{\"a\": \"\xff\"}"}
 	for _, payload := range payloads {
@@ -135,7 +135,7 @@ func TestPeekShowsJSONWithBytesThatAreNotUTF8Undecoded(t *testing.T) {
 	require.Contains(t, stdout, "  229b33316d22\n")
 }
 
-// The name is that of a replay.
+// The journal names a replay.
 func TestForgedNameInTheJournalCannotControlATerminal(t *testing.T) {
 	b := newBroker(t)
 	journal := origin + "-refunds-DLQ-audit"
@@ -148,8 +148,8 @@ func TestForgedNameInTheJournalCannotControlATerminal(t *testing.T) {
 	require.NotContains(t, stdout+stderr, "\x1b")
 }
 
-// Otherwise a mistyped group would look like one whose letters are all replayed or purged.
-func TestGroupIDOrKeyThatNoLetterHasIsAnError(t *testing.T) {
+// A mistyped group must not look like one whose letters are all replayed or purged.
+func TestChoiceThatNoLetterMatchesIsAnError(t *testing.T) {
 	newBroker(t)
 	for _, args := range [][]string{{"groups"}, {"peek"}, {"replay"}, {"replay", "-yes"}, {"export"},
 		{"purge", "-no-export"}, {"purge", "-no-export", "-yes"}} {
@@ -186,7 +186,7 @@ func TestVersionNamesTheClientAndGo(t *testing.T) {
 	}
 }
 
-// A replay with this flag succeeds.
+// A replay with the named flag succeeds.
 func TestErrorOfAReplayWithoutARetryTopicNamesAFlag(t *testing.T) {
 	b := newBroker(t)
 	b.subscribe(origin+"-mail-DLQ", "audit")

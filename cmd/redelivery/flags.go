@@ -19,7 +19,7 @@ import (
 const planUsage = `Usage: redelivery plan [flags]
 
 Shows when a message that keeps failing will come back: the delay before each
-redelivery, the time since the first failure, and when it is a dead letter.
+redelivery, the time since the first failure, and when it becomes a dead letter.
 
   redelivery plan -exponential 1s,10m,2 -jitter 0.1
   redelivery plan -levels "1s 5s 10s" -max-deliveries 3

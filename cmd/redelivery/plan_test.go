@@ -184,7 +184,7 @@ func TestBadPolicyIsRefused(t *testing.T) {
 }
 
 // -consumer names the worker.
-func TestPlanOfAWorkerWithoutAConsumer(t *testing.T) {
+func TestPlanShowsAWorkerWithoutAConsumer(t *testing.T) {
 	got := planOf(t, "-config", "testdata/workers.yaml", "-consumer", "ordered")
 	assert.Contains(t, got, "ordered: worker\n")
 	assert.Contains(t, got, "a key           is handled in order, over retries\n")

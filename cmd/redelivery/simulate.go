@@ -25,10 +25,10 @@ Simulates an outage of a service that handlers call, with the policies of a
 file: how often handlers call it, how many messages wait, how many become dead
 letters, and how long the recovery takes. It simulates the policies as they are
 configured, and variants with or without jitter, a pause and a retry topic. It
-takes seconds, needs no broker, and refuses to simulate for more than about a
-minute. The limits of unacknowledged messages are a broker's defaults. It
-simulates a worker's concurrency and pauseOnFailure, and names the other keys
-of the worker that would matter.
+needs no broker. It takes seconds; a simulation that would take more than about
+a minute is refused. The limits of unacknowledged messages are a broker's
+defaults. It simulates a worker's concurrency and pauseOnFailure, and names the
+other keys of the worker that would matter.
 
   redelivery simulate -config redelivery.yaml -consumer billing -rate 200/s \
     -instances 10 -handler 20ms -outage 10m

@@ -45,7 +45,8 @@ What may be changed:
 Where:
   -listen 127.0.0.1:7070            at an address other than loopback, browsers
                                     need a token, which is printed once
-  -token-file file                  has the token; then loopback needs it, too
+  -token-file file                  a file with the token; then loopback needs the
+                                    token, too
   -insecure-listen                  no address needs a token
   -host name                        a name by which browsers reach the pages,
                                     in addition to localhost and IP addresses;
