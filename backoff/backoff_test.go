@@ -73,7 +73,7 @@ func TestExponentialDelaysStayInBoundsAndNeverShrink(t *testing.T) {
 	})
 }
 
-func TestJitterExceedsTheDelayByItsFractionAtMost(t *testing.T) {
+func TestJitterStaysWithinItsFraction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "d"))
 		f := rapid.Float64Range(0, 1).Draw(t, "fraction")
@@ -101,7 +101,7 @@ func TestLevelRefusesUnknownLevels(t *testing.T) {
 	}
 }
 
-func TestParseDelayLevelsRefusesWrongWords(t *testing.T) {
+func TestParseDelayLevelsAcceptsOnlyWholeNumbersWithAUnit(t *testing.T) {
 	for in, want := range map[string]DelayLevels{
 		"1s  5s":            {s, 5 * s},
 		" \t1s\n5s ":        {s, 5 * s},

@@ -188,7 +188,7 @@ func TestCanaryThatDiesBetweenTwoReplaysIsReportedOnce(t *testing.T) {
 	}
 }
 
-func TestCanaryProcessedBetweenReplays(t *testing.T) {
+func TestReplayContinuesIfTheCanaryWasProcessedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(2)
@@ -203,7 +203,7 @@ func TestCanaryProcessedBetweenReplays(t *testing.T) {
 
 // The replay is continued after its last letter was acknowledged. It is over, and does not report that letter as
 // missing.
-func TestCanaryOfAllLettersProcessedBetweenReplays(t *testing.T) {
+func TestReplayIsOverIfItsCanaryOfAllLettersWasProcessedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	for _, batch := range []int{1, 3} {

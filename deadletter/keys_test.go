@@ -12,7 +12,7 @@ import (
 )
 
 // There are two Key_Shared consumers.
-func TestReplayedKeyHasOneConsumer(t *testing.T) {
+func TestReplayedLettersOfAKeyGoToOneConsumer(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(m *pulsar.ProducerMessage, key string){
 		"keys":          func(m *pulsar.ProducerMessage, key string) { m.Key = key },

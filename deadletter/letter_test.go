@@ -8,7 +8,7 @@ import (
 
 // pulsar-client-go writes no REAL_SUBSCRIPTION. Only the default name of a dead letter topic, which ends in -DLQ, has
 // the subscription in it.
-func TestSubscriptionIsTakenFromDefaultNamesOnly(t *testing.T) {
+func TestSubscriptionOfALetterIsReadOnlyFromADefaultTopicName(t *testing.T) {
 	for dlq, want := range map[string]string{
 		"persistent://public/default/orders-billing-DLQ": "billing",
 		"persistent://public/default/orders-dead":        "",

@@ -132,7 +132,7 @@ func TestPeekShowsUnacknowledgedLetters(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-func TestLetterOfAnIDIsFoundUntilItIsReplayed(t *testing.T) {
+func TestLetterIsFoundByIDUntilItIsReplayed(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)

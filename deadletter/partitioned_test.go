@@ -32,7 +32,7 @@ var creations = map[string]map[string]any{
 
 // The broker creates partitioned topics on use, or no topics. A replay, a purge and a canary work, and leave no
 // journal.
-func TestReplayUnderPoliciesOfTopicCreation(t *testing.T) {
+func TestReplayWorksUnderEachPolicyOfTopicCreation(t *testing.T) {
 	t.Parallel()
 	for name, policy := range creations {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestReplayUnderPoliciesOfTopicCreation(t *testing.T) {
 }
 
 // An earlier version may have left such a journal.
-func TestReplayWithAPartitionedJournal(t *testing.T) {
+func TestReplayUsesAPartitionedJournal(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
@@ -90,7 +90,7 @@ func TestReplayWithAPartitionedJournal(t *testing.T) {
 }
 
 // There is no admin API, so the broker creates the journal, with partitions.
-func TestReplayWithoutAdminWhereTopicsArePartitioned(t *testing.T) {
+func TestReplayWithoutAdminAPIUsesAPartitionedJournal(t *testing.T) {
 	t.Parallel()
 	b := real(t)
 	b.creates(creations["partitioned"])

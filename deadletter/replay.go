@@ -197,7 +197,7 @@ func (r *replay) nth(ctx context.Context, i int, partition string, end position,
 }
 
 func (r *replay) source(i int, partition string, end position, queue int) *source {
-	if r.o.Rate > 0 { // otherwise chunks would wait too long in the receiver queue
+	if r.o.Rate > 0 { // or else chunks would wait too long in the receiver queue
 		queue = int(min(max(r.o.Rate*60, 1), float64(queue)))
 	}
 	return r.t.source(i, partition, end, queue)

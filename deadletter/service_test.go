@@ -29,7 +29,7 @@ type site struct {
 
 // The service has retries, dead letters and a log of attempts. Each message is retried, fails, becomes a letter that
 // names the service's topic, is replayed, and is processed once. The doctor finds all topics and subscriptions.
-func TestServiceWorksAtEverySite(t *testing.T) {
+func TestLetterOfAServiceIsProcessedOnceInEachSetup(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]site{
 		"topics are created partitioned":      {topics: creations["partitioned"]},

@@ -61,7 +61,7 @@ const (
 )
 
 // The doctor finds these settings even if the broker has no topic policies.
-func TestSettingOfTheNamespaceOrTheBrokerAppliesToATopicWithout(t *testing.T) {
+func TestTopicWithoutASettingHasThatOfItsNamespaceOrBroker(t *testing.T) {
 	limited := Setup{Policy: Policy{Nack: backoff.Fixed(time.Minute), MaxDeliveries: 3}}
 	for name, c := range map[string]struct {
 		answers map[string]string
@@ -96,7 +96,7 @@ func TestRemedyRemovesThePolicyOfTheTopicFirst(t *testing.T) {
 }
 
 // The dead letter topic does not exist yet, and its namespace is not that of the retry topic.
-func TestQuotaOfADeadLetterTopicIsThatOfItsNamespace(t *testing.T) {
+func TestDeadLetterTopicHasTheQuotaOfItsOwnNamespace(t *testing.T) {
 	const retry = ordersPath + "-billing-RETRY"
 	f := look(t, "quotas", Setup{RetryTopic: "orders-billing-RETRY", DeadLetterTopic: "public/dead/letters"},
 		map[string]string{
@@ -160,7 +160,7 @@ func TestSmallerLimitOfTheDeadLetterTopicIsAProblem(t *testing.T) {
 }
 
 // A value that the broker does not return is no problem.
-func TestFindingSaysThatARightIsMissing(t *testing.T) {
+func TestFindingNamesAMissingRight(t *testing.T) {
 	f := look(t, "ttl", Setup{}, map[string]string{ordersPath + "/messageTTL": "403"})
 	assert.Equal(t, Finding{Check: "ttl", Status: Unknown,
 		Found: "no right to read persistent/public/default/orders/messageTTL (403)"}, f)
@@ -214,7 +214,7 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 		Found: "a drain needs 66s; how long the process has is not known; give -grace-period"}, f)
 }
 
-func TestExpirationOfADeadLetterTopicIsThatOfItsNamespace(t *testing.T) {
+func TestDeadLetterTopicHasTheExpirationOfItsOwnNamespace(t *testing.T) {
 	f := look(t, "expiration", Setup{DeadLetterTopic: "public/dead/letters"},
 		map[string]string{namespaces: `{"subscription_expiration_time_minutes": 0}`,
 			"namespaces/public/dead": `{"subscription_expiration_time_minutes": 10}`})

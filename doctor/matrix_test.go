@@ -189,7 +189,7 @@ func alarms(findings []Finding) map[string]Finding {
 }
 
 // Each scene has one wrong setting. In a correct scene no check has a warning or a problem.
-func TestOnlyTheCheckOfAWrongSettingHasAWarningOrAProblem(t *testing.T) {
+func TestWrongSettingIsFoundByItsCheckAlone(t *testing.T) {
 	for name, c := range matrix {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,7 +7,7 @@ import (
 )
 
 // That is also so in a Consumer's options.
-func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
+func TestShortTopicNamesGetTheNamespaceOfTheTopic(t *testing.T) {
 	v := newVisit(t.Context(), Setup{Topic: "shop/orders/new", Subscription: "billing", RetryTopic: "later",
 		DeadLetterTopic: "letters"})
 	require.Equal(t, "persistent://shop/orders/later", v.RetryTopic)

@@ -252,7 +252,7 @@ func TestHandlerWhoseContextEndsLeavesNeitherEffectNorReceipt(t *testing.T) {
 	}
 }
 
-func TestHandlerWhoseContextEndsWhileAnotherHandlesTheMessageFails(t *testing.T) {
+func TestHandlerFailsIfItsContextEndsWhileAnotherHandlesTheMessage(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, db database) {
 		box := db.newBox(t)
 		require.NoError(t, box.Handler(func(context.Context, *sql.Tx, pulsar.Message) error {

@@ -62,7 +62,7 @@ func TestKeyInRetryTopicWithAnotherNameNeedsWithRetryTopic(t *testing.T) {
 
 // A message is a new message if a service forwards it with all its properties, or if its producer sets only some of the
 // properties of a replay.
-func TestKeyOfForwardedMessageIsItsOwn(t *testing.T) {
+func TestForwardedMessageHasAKeyOfItsOwn(t *testing.T) {
 	props := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing",
 		"ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r", "REPLAY_TOPIC": topic}
 	expectOwnKey := func(topic string, props map[string]string) {

@@ -45,8 +45,8 @@ type function = func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) err
 // maxRetries is how often, at most, a transaction begins again after transient errors.
 const maxRetries = 3
 
-// noTablePause is how long the Worker pauses if the table is missing. Otherwise it would soon make every message a dead
-// letter.
+// noTablePause is how long the Worker pauses if the table is missing. Without a pause the Worker would soon make every
+// message a dead letter.
 const noTablePause = 10 * time.Second
 
 var retryPause = backoff.WithJitter(backoff.Exponential{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}, 0.5)

@@ -76,7 +76,7 @@ func TestHandlerShowsTheRunningOptionsAndNoSecret(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, answer.Code)
 }
 
-func TestSetupsOfAWrappedConsumerHaveTheTopicOfTheBase(t *testing.T) {
+func TestSetupOfAWrappedConsumerTakesItsTopicFromTheBase(t *testing.T) {
 	client := pulsartest.NewServer(t).Client(t)
 	inner, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing",
 		Type: pulsar.Shared})

@@ -36,7 +36,7 @@ func TestConsumerBlockedByWaitingBatchesIsReported(t *testing.T) {
 							require.NoError(t, c.Ack(msg))
 						}
 						if i%20 == 19 {
-							s.Truncate() // otherwise each ack searches the whole batch
+							s.Truncate() // so that no ack searches the whole batch
 						}
 					}
 				}

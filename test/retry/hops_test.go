@@ -139,7 +139,7 @@ func TestMaxAgeCountsFromFirstPublication(t *testing.T) {
 
 // That is so in this library's options. In upstream's DLQPolicy a short name belongs to public/default, as in
 // pulsar-client-go.
-func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
+func TestShortTopicNamesGetTheNamespaceOfTheTopic(t *testing.T) {
 	b := testkit.NewBroker(t)
 	namespace := b.Namespace()
 	unique := fmt.Sprintf("%08x", rand.Uint32())
