@@ -121,7 +121,7 @@ func (l *Log) Ready(ctx context.Context) error {
 }
 
 // judge waits, if the Log is read only, until the Log knows whether each session lives. A session that seems silent may
-// only have a wrong clock: then it is heard within its lease. Otherwise it is lost.
+// only have a wrong clock: then it is heard within its lease. A session that is not heard by then is lost.
 func (l *Log) judge(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

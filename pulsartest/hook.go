@@ -34,8 +34,8 @@ var (
 )
 
 // Fail answers a client's command with an error instead of carrying it out. The code is a name of ServerError in
-// Pulsar's protocol (PulsarApi.proto), such as PersistenceError; Fail panics at any other name. To some codes clients
-// react in a special way: after ServiceNotReady they connect again; after TopicNotFound, TopicTerminatedError
+// Pulsar's protocol (PulsarApi.proto), such as PersistenceError; Fail panics at any other name. Clients react in a
+// special way to some codes: after ServiceNotReady they connect again; after TopicNotFound, TopicTerminatedError
 // and ProducerFenced most clients give up. A command that has no answer, such as an acknowledgement without
 // AckWithResponse, is lost. Commands from the broker pass.
 func Fail(code, message string) Verdict {

@@ -82,12 +82,12 @@ func fieldsOf(text []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// errorOr returns err or, if that is nil, an error with the text otherwise.
-func errorOr(err error, otherwise string) error {
+// errorOr returns err or, if that is nil, an error with the given text.
+func errorOr(err error, text string) error {
 	if err != nil {
 		return err
 	}
-	return errors.New(otherwise)
+	return errors.New(text)
 }
 
 // parser takes the fields out of a line one by one, and keeps the first error.
