@@ -275,7 +275,8 @@ func (l *Log) largest() int {
 // holds mu.
 func (l *Log) fit() {
 	if n := l.largest(); n < l.most/4 {
-		l.state.records, l.state.removed, l.own.byPlace = fitted(l.state.records), fitted(l.state.removed), fitted(l.own.byPlace)
+		l.state.records, l.state.removed = fitted(l.state.records), fitted(l.state.removed)
+		l.own.byPlace = fitted(l.own.byPlace)
 		l.most = n
 	}
 }

@@ -183,7 +183,7 @@ func (c *consumer) mustFail(n, count int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	failures := c.failures[n]
-	if c.work.Processes > 0 { // failures in other processes count, too: without them the last messages would take minutes
+	if c.work.Processes > 0 { // count failures in other processes, too: else the last messages would take minutes
 		failures = max(failures, count)
 	}
 	mustFail := failures < n%4
