@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -138,29 +140,43 @@ func withAndWithout(t *testing.T, test func(t *testing.T, options ...worker.Opti
 }
 
 // In each partition a key waits: its first message has failed, and all later ones wait for it. Then another consumer
-// joins and gets one of the partitions.
+// joins and gets one of the partitions. Only after that do the first messages succeed.
 func TestKeysKeepTheirOrderWhenAPartitionMoves(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
 		s, j := newSite(t), newJournal()
 		s.partitions(2)
+		var moved atomic.Bool
 		handler := func(_ context.Context, msg pulsar.Message) error {
-			if call := j.call(msg); call == 1 && strings.HasSuffix(string(msg.Payload()), "/0") {
-				return errTest
+			if call := j.call(msg); strings.HasSuffix(string(msg.Payload()), "/0") && (call == 1 || !moved.Load()) {
+				return worker.RetryAfter(300*time.Millisecond, errTest)
 			}
 			return j.succeeds(msg)
 		}
 		s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Failover}).Close()
 		s.publishKeyed([]string{"key0", "key1"}, 200)
-		s.employ(pulsar.Failover, "a", handler, options...)
-		time.Sleep(time.Second)
+		a := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Failover, Name: "a"})
+		w := s.run(a, handler, options...)
+		s.allTaken(j, w, 400)
+		lost := a.NextLoss()
 		s.employ(pulsar.Failover, "b", handler, options...)
+		waittest.Next(t, lost)
+		moved.Store(true)
 		s.judge(j, 400, len(options) > 0)
 	})
 }
 
+// allTaken waits until a Worker has taken all messages: they succeeded, or the first of their key has not.
+func (s *site) allTaken(j *journal, w *worker.Worker, messages int) {
+	s.Helper()
+	require.Eventually(s, func() bool {
+		succeeded, _, _ := j.figures()
+		return succeeded+w.Stats().Waiting+w.Stats().InFlight >= messages-2 // without key order, the first ones wait elsewhere
+	}, 40*time.Second, 10*time.Millisecond)
+}
+
 // Two keys wait: the first message of each has failed, and all later ones wait for it. Then the topic is unloaded, and
-// another consumer takes it over.
+// another consumer takes it over before the first one reconnects.
 func TestKeysKeepTheirOrderWhenExclusiveIsTakenOver(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
@@ -176,39 +192,22 @@ func TestKeysKeepTheirOrderWhenExclusiveIsTakenOver(t *testing.T) {
 		// consumer a acknowledges nothing before consumer b has taken the topic over: the change of owner would lose
 		// acknowledgements of the last 100 ms
 		waits := redelivery.WithNackRedeliveryDelay(time.Minute)
-		s.run(s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "a"}, waits), handler, options...)
-		time.Sleep(time.Second)
-		taken, stop := make(chan *redelivery.Consumer, 3), make(chan struct{})
-		var others sync.WaitGroup
-		defer others.Wait() // a Consumer that subscribes later would not be closed
-		defer close(stop)
-		for range 3 { // they compete with consumer a, which subscribes again: the first to subscribe gets the topic
-			others.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					if b, err := s.trySubscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "b"}, nackDelayOf3s); err == nil {
-						taken <- b
-						return
-					}
-				}
-			})
-		}
-		unloads := 0
-		for deadline, b := time.Now().Add(time.Minute), (*redelivery.Consumer)(nil); b == nil; {
-			require.True(t, time.Now().Before(deadline), "%d unloads", unloads)
-			s.unload(s.topic)
-			unloads++
-			select {
-			case b = <-taken:
+		over := make(chan struct{})
+		reconnects := func() clientbackoff.Policy { <-over; return clientbackoff.NewDefaultBackoff() }
+		a := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "a", BackOffPolicyFunc: reconnects}, waits)
+		takeOver := sync.OnceFunc(func() { close(over) })
+		s.Cleanup(takeOver)
+		s.allTaken(j, s.run(a, handler, options...), 400)
+		s.unload(s.topic)
+		for deadline := time.Now().Add(waittest.Limit); ; time.Sleep(10 * time.Millisecond) {
+			b, err := s.trySubscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "b"}, nackDelayOf3s)
+			if err == nil {
 				s.run(b, handler, options...)
-			case <-time.After(300 * time.Millisecond):
+				break
 			}
+			require.True(t, time.Now().Before(deadline), "%v", err)
 		}
-		t.Logf("%d unloads", unloads)
+		takeOver()
 		s.judge(j, 400, len(options) > 0)
 	})
 }
