@@ -85,7 +85,10 @@ func (s *slot) takeLimited() error {
 		err := s.limiting.lockOr(s.taking)
 		rested()
 		if err != nil {
-			return s.takeToFinish()
+			if err = s.takeToFinish(); err == nil {
+				err = s.waitForRate()
+			}
+			return err
 		}
 	}
 	defer s.limiting.unlock()

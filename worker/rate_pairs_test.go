@@ -349,7 +349,9 @@ func TestDrainFinishesABatchThatWaitsForTheRateLimit(t *testing.T) {
 				return nil
 			}, worker.WithConcurrency(4), worker.WithLogger(quiet), worker.WithDrainTimeout(c.drain), worker.WithRateLimit(rate.NewLimiter(20, 1)))
 			require.NoError(t, err)
+			began := time.Now()
 			require.NoError(t, w.Run(ctx))
+			require.GreaterOrEqual(t, time.Since(began), time.Duration(handled.Load()-1)*time.Second/20) // at most 20 a second
 			require.InDelta(t, 100-c.left, handled.Load(), 15)
 			require.Equal(t, c.left == 0, handled.Load() == 100)
 		})
