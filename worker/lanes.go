@@ -138,6 +138,7 @@ func (l *lanes) keep(t task, o outcome) {
 		t.tries++
 	}
 	l.fill(t.msg)
+	l.done() // the Consumer may have made room for others
 	if !l.wait(t, o.delay) {
 		l.leave(t, "it failed after Run returned", o.err)
 	}

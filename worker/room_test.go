@@ -322,3 +322,28 @@ func TestWorkerTakesMessagesWhenTheOneWithoutRoomIsDone(t *testing.T) {
 		})
 	}
 }
+
+// The message that always fails is the only one that the Worker handles, so none is done. Meanwhile the Consumer makes
+// room: nobody takes its due messages, so it leaves them to the broker.
+func TestWorkerTakesMessagesWhenTheConsumerMakesRoom(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			switch {
+			case string(msg.Payload()) == "a0":
+				time.Sleep(2 * time.Second)
+				return worker.RetryAfter(time.Second, errTest)
+			case msg.Key() == "" && msg.RedeliveryCount() == 0:
+				return worker.RetryAfter(time.Second, errTest)
+			}
+			return nil
+		}, worker.WithKeyOrder(), worker.WithConcurrency(1))
+		t.publishKeyed("a0", "-0", "-1", "-2", "-3", "-4", "-5", "-6", "-7")
+		t.sleep(4 * time.Second) // a0 is tried again, and the others are due
+		t.publishKeyed("a1" + strings.Repeat(" ", 2*short))
+		t.sleep(10 * time.Second)
+		require.True(t, w.Stats().Full)
+		t.sleep(5 * time.Minute)
+		require.EqualValues(t, 8, w.Stats().Succeeded)
+		require.NoError(t, stop())
+	}, redelivery.WithMemoryLimit(8*short))
+}
