@@ -144,7 +144,6 @@ func (c *crashes) share(tasks []task) int {
 // admit waits until a handler may have the slot's first n messages, and returns how many of them the handler may have.
 // If some are lost by then, admit returns 0 for now: the record of a lost message would make its new consumer wait.
 func (s *slot) admit(n int) (admitted int, err error) {
-	n = s.crashes.share(s.tasks[:n])
 	keys := keysOf(s.tasks[:n])
 	s.returned, err = s.crashes.admit(s.tasks[:n])
 	if err != nil {

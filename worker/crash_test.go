@@ -15,6 +15,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/attempts"
@@ -468,4 +469,26 @@ func ExampleWithCrashLimit() {
 		}
 	})
 	// Output: tea did not crash
+}
+
+// All messages of a batch were in a handler when another process crashed, so each is handled alone. Each takes one
+// token of the rate limit.
+func TestSuspectsOfABatchTakeATokenEach(t *testing.T) {
+	t.Parallel()
+	const n = 5
+	c, _, _ := afterACrash(t, n)
+	limiter := rate.NewLimiter(1e-9, 100)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var handled atomic.Int32
+	w, err := worker.NewBatch(c, func(_ context.Context, msgs []pulsar.Message) error {
+		if handled.Add(int32(len(msgs))) == n {
+			stop()
+		}
+		return nil
+	}, worker.Batch{}, worker.WithCrashLimit(3), worker.WithRateLimit(limiter), worker.WithLogger(quiet))
+	require.NoError(t, err)
+	require.NoError(t, w.Run(ctx))
+	require.EqualValues(t, n, handled.Load())
+	require.InDelta(t, 100-n, limiter.Tokens(), 0.1)
 }

@@ -26,10 +26,14 @@ func (s *slot) next() (n int, err error) {
 
 // share returns the number of messages that the slot hands to the handler next.
 func (s *slot) share() int {
+	n := len(s.tasks)
 	if s.portion > 0 {
-		return min(s.portion, len(s.tasks))
+		n = min(s.portion, n)
 	}
-	return len(s.tasks)
+	if s.crashes != nil {
+		n = s.crashes.share(s.tasks[:n])
+	}
+	return n
 }
 
 // fill gives the slot messages: those it still has, one to try in an outage, or new ones. It may return with none.
