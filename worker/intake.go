@@ -195,11 +195,11 @@ func (s *slot) atOnce(ctx context.Context, receive receiver) (task, error) {
 // untried is the reason that is logged when a message that waited for its next try is left to the broker.
 const untried = "the Run ends before its next try"
 
-// leaveAll leaves messages to the broker.
+// leaveAll leaves messages to the broker when no more are taken. It does not free their lanes, since later messages of
+// their keys must not overtake them.
 func (r *run) leaveAll(tasks []task, why string) {
 	for _, t := range tasks {
 		r.leave(t, why, nil)
-		r.forget(&t)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -142,4 +143,41 @@ func TestKeyOrderAtABroker(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A drain leaves a message that waits for its local retry to the broker. It finishes a batch that it has begun, but not
+// a later message of that message's key.
+func TestDrainHandlesNoMessageWhenAnEarlierOneOfItsKeyWasLeft(t *testing.T) {
+	t.Parallel()
+	s := newSiteInProcess(t)
+	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive})
+	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic, BatchingMaxPublishDelay: time.Minute})
+	require.NoError(t, err)
+	defer producer.Close()
+	for _, batch := range [][]string{{"a0"}, {"a1", "b0", "c0", "d0"}} {
+		for _, payload := range batch {
+			producer.SendAsync(t.Context(), &pulsar.ProducerMessage{Payload: []byte(payload), Key: payload[:1]},
+				func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(t, err) })
+		}
+		require.NoError(t, producer.FlushWithCtx(t.Context()))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	d := &diary{began: time.Now()}
+	w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+		d.note(msg)
+		switch msg.Key() {
+		case "a":
+			return errTest
+		case "b":
+			stop()
+			time.Sleep(300 * time.Millisecond) // until the other slot has left its message
+		}
+		return nil
+	}, worker.WithKeyOrder(), worker.WithConcurrency(2), worker.WithLogger(quiet), worker.WithLocalRetries(1, backoff.Fixed(time.Hour)))
+	require.NoError(t, err)
+	require.NoError(t, w.Run(ctx))
+	require.NotContains(t, strings.Join(d.all(), ","), " a1 ")
+	require.EqualValues(t, 3, w.Stats().Succeeded)
+	require.EqualValues(t, 2, w.Stats().Left)
 }
