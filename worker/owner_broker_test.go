@@ -156,8 +156,7 @@ func TestKeysKeepTheirOrderWhenAPartitionMoves(t *testing.T) {
 		s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Failover}).Close()
 		s.publishKeyed([]string{"key0", "key1"}, 200)
 		a := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Failover, Name: "a"})
-		w := s.run(a, handler, options...)
-		s.allTaken(j, w, 400)
+		s.allTaken(a, s.run(a, handler, options...), j, 400)
 		lost := a.NextLoss()
 		s.employ(pulsar.Failover, "b", handler, options...)
 		waittest.Next(t, lost)
@@ -166,13 +165,13 @@ func TestKeysKeepTheirOrderWhenAPartitionMoves(t *testing.T) {
 	})
 }
 
-// allTaken waits until a Worker has taken all messages: they succeeded, or the first of their key has not.
-func (s *site) allTaken(j *journal, w *worker.Worker, messages int) {
+// allTaken waits until a Worker has taken all messages: they succeeded, or wait in the Worker or in its Consumer.
+func (s *site) allTaken(c *redelivery.Consumer, w *worker.Worker, j *journal, messages int) {
 	s.Helper()
 	require.Eventually(s, func() bool {
 		succeeded, _, _ := j.figures()
-		return succeeded+w.Stats().Waiting+w.Stats().InFlight >= messages-2 // without key order, the first ones wait elsewhere
-	}, 40*time.Second, 10*time.Millisecond)
+		return succeeded+w.Stats().Waiting+w.Stats().InFlight+c.Stats().Waiting >= messages
+	}, waittest.Limit, 10*time.Millisecond)
 }
 
 // Two keys wait: the first message of each has failed, and all later ones wait for it. Then the topic is unloaded, and
@@ -197,7 +196,7 @@ func TestKeysKeepTheirOrderWhenExclusiveIsTakenOver(t *testing.T) {
 		a := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "a", BackOffPolicyFunc: reconnects}, waits)
 		takeOver := sync.OnceFunc(func() { close(over) })
 		s.Cleanup(takeOver)
-		s.allTaken(j, s.run(a, handler, options...), 400)
+		s.allTaken(a, s.run(a, handler, options...), j, 400)
 		s.unload(s.topic)
 		for deadline := time.Now().Add(waittest.Limit); ; time.Sleep(10 * time.Millisecond) {
 			b, err := s.trySubscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "b"}, nackDelayOf3s)
@@ -237,9 +236,10 @@ func keysMove(t *testing.T, partitions int, joinsFirst bool) {
 			s.partitions(partitions)
 			unloaded += "-partition-0"
 		}
+		var moved atomic.Bool
 		handler := func(_ context.Context, msg pulsar.Message) error {
-			if call := j.call(msg); call == 1 && strings.HasSuffix(string(msg.Payload()), "/0") {
-				return errTest
+			if call := j.call(msg); strings.HasSuffix(string(msg.Payload()), "/0") && (call == 1 || !moved.Load()) {
+				return worker.RetryAfter(300*time.Millisecond, errTest)
 			}
 			time.Sleep(5 * time.Millisecond)
 			return j.succeeds(msg)
@@ -250,16 +250,19 @@ func keysMove(t *testing.T, partitions int, joinsFirst bool) {
 			keys = append(keys, fmt.Sprint("key", n))
 		}
 		s.publishKeyed(keys, 10)
-		s.employ(pulsar.KeyShared, "a", handler, options...)
-		time.Sleep(time.Second)
+		a := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.KeyShared, Name: "a"})
+		s.allTaken(a, s.run(a, handler, options...), j, 200)
 		if joinsFirst {
 			s.employ(pulsar.KeyShared, "b", handler, options...)
 			time.Sleep(100 * time.Millisecond)
 		}
+		lost := a.NextLoss()
 		s.unload(unloaded)
 		if !joinsFirst {
 			s.employ(pulsar.KeyShared, "b", handler, options...)
 		}
+		waittest.Next(t, lost)
+		moved.Store(true)
 		s.judge(j, 200, len(options) > 0)
 	})
 }
