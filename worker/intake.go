@@ -38,6 +38,9 @@ func (s *slot) share() int {
 
 // fill gives the slot messages: those it still has, one to try in an outage, or new ones. It may return with none.
 func (s *slot) fill() (err error) {
+	if len(s.tasks) == 0 {
+		s.portion = 0
+	}
 	if s.outage.isOn() {
 		if len(s.tasks) == 0 {
 			return s.takeProbe()

@@ -95,8 +95,5 @@ func (s *slot) dropLost(n int) (left int) {
 	if len(own) < n {
 		s.holdAll(append(own, rest...))
 	}
-	if len(s.tasks) == 0 {
-		s.portion = 0
-	}
 	return len(own)
 }

@@ -234,7 +234,4 @@ func (s *slot) release() {
 	clear(s.tasks[kept:])
 	s.tasks, s.called, s.stage = s.tasks[:kept], 0, waiting
 	s.mu.Unlock()
-	if kept == 0 {
-		s.portion = 0
-	}
 }
