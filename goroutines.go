@@ -3,6 +3,7 @@ package redelivery
 import (
 	"context"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -166,15 +167,16 @@ func (t *turn) take(ctx context.Context, ended <-chan struct{}) (err error) {
 		err = ErrClosed
 	}
 	for {
-		n := t.wanted.Load()
-		if n == 1 { // no goroutine holds the turn: it was passed to this one, which stops waiting
-			<-t.free
+		select {
+		case <-t.free: // the turn was passed to this goroutine, which stops waiting
 			t.give()
 			return err
+		default:
 		}
-		if t.wanted.CompareAndSwap(n, n-1) {
+		if n := t.wanted.Load(); n > 1 && t.wanted.CompareAndSwap(n, n-1) {
 			return err
 		}
+		runtime.Gosched() // the turn is about to be passed to this goroutine
 	}
 }
 
