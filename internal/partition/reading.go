@@ -6,12 +6,11 @@ import "time"
 // takes a message without waiting, at most stepTime before that counts. A request is in vain if no answer comes while
 // the application reads. While the application works on a message, an answer may be in upstream's queue.
 type reading struct {
-	total   time.Duration
-	last    time.Duration // when a message was taken last
-	waits   bool          // the application waits for a message
-	updated time.Duration // during a wait: when total was last brought up to date
-	began   time.Duration // when the wait began
-	idleAt  time.Duration // the last time at which the application had waited for idleTime and got nothing
+	total  time.Duration
+	last   time.Duration // when total was last brought up to date
+	waits  bool          // the application waits for a message
+	began  time.Duration // when the wait began
+	idleAt time.Duration // the last time at which the application had waited for idleTime and got nothing
 }
 
 const (
@@ -25,8 +24,8 @@ const (
 // at returns how long the application has been reading until now.
 func (r *reading) at(now time.Duration) time.Duration {
 	if r.waits {
-		r.total += now - r.updated
-		r.updated = now
+		r.total += now - r.last
+		r.last = now
 		if now-r.began >= idleTime {
 			r.idleAt = now
 		}
@@ -38,17 +37,14 @@ func (r *reading) at(now time.Duration) time.Duration {
 func (g *Group) ReceiverWaits(now time.Duration) {
 	r := &g.reading
 	if r.at(now); !r.waits {
-		r.waits, r.updated, r.began = true, now, now
+		r.waits, r.last, r.began = true, now, now
 	}
 }
 
 // ReceiverContinues notes that the application no longer waits. Arrive calls it, and so does a Take that succeeds.
 func (g *Group) ReceiverContinues(now time.Duration) {
-	r := &g.reading
-	r.at(now)
-	if r.waits {
-		r.waits, r.last = false, now
-	}
+	g.reading.at(now)
+	g.reading.waits = false
 }
 
 // IsReceiverWaiting reports whether the application waits for a message.
