@@ -13,7 +13,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
@@ -29,13 +28,12 @@ import (
 // must then acknowledge all messages of the batch: otherwise the broker never learns that the batch is acknowledged. A
 // nack of such a message does not redeliver it.
 type Consumer struct {
-	settings  *settings
-	publisher publishing.Publisher // of retries and dead letters; nil without both
-	attempts  *attempts.Log        // nil without WithAttemptLog
-	observer  Observer             // calls the functions of all observers
-	hooks     *upstream.Hooks
-	messages  upstream.Messages
-	inner     inner
+	settings *settings
+	attempts *attempts.Log // nil without WithAttemptLog
+	observer Observer      // calls the functions of all observers
+	hooks    *upstream.Hooks
+	messages upstream.Messages
+	inner    inner
 
 	// group decides the next state of each message; the comment of package partition says how to call it. mu guards
 	// group, and is not held while other code is called.
@@ -82,7 +80,7 @@ type Consumer struct {
 func newConsumer(s *settings) (*Consumer, error) {
 	s.fillOptions()
 	c := &Consumer{
-		settings: s, publisher: s.publisher, group: partition.New(s.groupOptions()),
+		settings: s, group: partition.New(s.groupOptions()),
 		start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
 		wake: make(chan struct{}, 1), turn: newTurn(),
 		calls: newGate(), goroutines: newGate(), closed: make(chan struct{}),

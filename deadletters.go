@@ -163,7 +163,7 @@ func (c *Consumer) makeDeadLetter(d partition.Delivery, delay time.Duration, rea
 	c.nackAndMove(d, partition.Failure{Delay: delay, Uncounted: !had, Note: reason}, why, "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
 			note.Reason = because
-			return c.publisher.StartDeadLetter(ctx, cm, why, note)
+			return c.settings.publisher.StartDeadLetter(ctx, cm, why, note)
 		})
 }
 
@@ -173,7 +173,7 @@ func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, h
 	c.nackAndMove(d, partition.Failure{Delay: delay, Uncounted: how.snoozed}, how.reason,
 		"moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
-			return c.publisher.StartLater(ctx, cm,
+			return c.settings.publisher.StartLater(ctx, cm,
 				publishing.Retry{Delay: time.Until(until), Nacked: true, Snoozed: how.snoozed}, note)
 		})
 }

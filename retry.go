@@ -44,7 +44,7 @@ func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallb
 // not have been published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, options ...ReconsumeOption) error {
 	return c.later(ctx, msg, func(received pulsar.Message) (publishing.Retry, error) {
-		return c.publisher.Policy(received)
+		return c.settings.publisher.Policy(received)
 	}, options)
 }
 
@@ -52,8 +52,9 @@ func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, o
 // delayLevel). An unknown level is an error.
 func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int,
 	options ...ReconsumeOption) error {
-	return c.later(ctx, msg, func(pulsar.Message) (publishing.Retry, error) { return c.publisher.Level(level) },
-		options)
+	return c.later(ctx, msg, func(pulsar.Message) (publishing.Retry, error) {
+		return c.settings.publisher.Level(level)
+	}, options)
 }
 
 // ReconsumeLaterAfter is ReconsumeLaterNext with a delay in place of the policy's, and with properties that are added
@@ -121,7 +122,7 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 		}
 	}
 	start := func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
-		return c.publisher.StartLater(ctx, cm, how, note)
+		return c.settings.publisher.StartLater(ctx, cm, how, note)
 	}
 	if how.Callback != nil {
 		return c.moveAsync(ctx, x, start, how.Callback)
@@ -143,13 +144,13 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	x, err := c.outgoingOf(ctx, msg, c.publisher != nil, noDeadLetterTopic{})
+	x, err := c.outgoingOf(ctx, msg, c.settings.publisher != nil, noDeadLetterTopic{})
 	if err != nil {
 		return err
 	}
 	return awaitMove(c.beginMove(ctx, x,
 		func(ctx context.Context, cm pulsar.ConsumerMessage, note *publishing.Note) (wait func() error) {
-			return c.publisher.StartDeadLetter(ctx, cm, reason, note)
+			return c.settings.publisher.StartDeadLetter(ctx, cm, reason, note)
 		}))
 }
 
