@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
 // gate counts calls under way, so that Close can refuse further calls and wait for the others.
@@ -210,13 +208,13 @@ func (c *Consumer) acknowledge(f func() error) error {
 // readAhead reads messages from the inner consumer until stop is called. pulsar-client-go reads nothing from a
 // connection while the queue of one of its consumers is full, not even the answer; and the application may take no
 // message before it has that answer. The queue becomes full when a batch has come again without its acknowledged
-// messages: pulsar-client-go then permits the broker to send as many more messages as were left out. Where the broker
+// messages: pulsar-client-go then permits the broker to send as many more messages as were left out. If the broker
 // leaves out none, readAhead reads nothing: it would keep messages from other consumers for as long as a topic is away.
 func (c *Consumer) readAhead() (stop func()) {
 	answered := make(chan struct{})
 	late := time.AfterFunc(answerTime, func() {
-		c.mu.Lock()
-		leavesOut := c.group.IndexAcks() == partition.KeptIndexAcks
+		now := c.lock()
+		leavesOut := c.group.MayLeaveOut(now)
 		c.mu.Unlock()
 		if !leavesOut || !c.goroutines.enter() {
 			return

@@ -15,6 +15,15 @@ const (
 // IndexAcks returns the present value. Copies may change it: see learn.
 func (g *Group) IndexAcks() IndexAcks { return g.o.IndexAcks }
 
+// MayLeaveOut reports whether the broker may have sent a batch without its acknowledged messages.
+func (g *Group) MayLeaveOut(now time.Duration) bool {
+	settled := 0
+	if g.o.IndexAcks == SentIndexAcks {
+		settled, _ = g.Unfinished(now)
+	}
+	return settled > 0 || g.o.IndexAcks == KeptIndexAcks
+}
+
 // learn finds out from a copy whether the broker keeps batch-index acknowledgements: the protocol does not say. The
 // broker surely has an acknowledgement that is old enough and was not sent shortly before a loss.
 func (g *Group) learn(now time.Duration, e *entry, m *message, epoch uint64) {

@@ -32,7 +32,7 @@ func TestMessageIsSettledWhileTheQueueIsFull(t *testing.T) {
 				b := testkit.NewBroker(t, pulsartest.WithBatchIndexAcknowledgment())
 				topic := b.NewTopic(0)
 				opts := b.RetryOptions(topic, 1000)
-				opts.ReceiverQueueSize, opts.EnableBatchIndexAcknowledgment = 1, true
+				opts.ReceiverQueueSize = 1
 				opts.AckWithResponse = name == "acknowledgement with response"
 				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(0),
 					redelivery.WithRedeliveryFrom(redelivery.FromBroker))
