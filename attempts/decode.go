@@ -52,7 +52,7 @@ func (d *decoder) int() int64 {
 	return n
 }
 
-// count reads the number of items that follow and take at least size bytes each.
+// count reads how many items follow, each of at least size bytes.
 func (d *decoder) count(size int) int {
 	n := d.uint()
 	if n > uint64(len(d.b)/size) {

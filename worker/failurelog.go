@@ -9,10 +9,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// maxText is how many bytes of an error's text are logged.
+// maxText is how many bytes of the text of a handler's error are logged.
 const maxText = 1024
 
-// logFailures logs the errors of messages that failed. A panic was logged already, with its stack.
+// logFailures logs the errors of messages that failed. logPanic has handled panics already.
 func (s *slot) logFailures(tasks []task, outcomes []outcome) {
 	for i, o := range outcomes {
 		if o.err != nil && o.verb != snooze && o.because != publishing.Crashed && !o.panicked {
@@ -34,7 +34,8 @@ func (w *Worker) logFailure(t task, err error) {
 		append(w.who(), "topic", t.msg.Topic(), "message", t.msg.ID().String(), "attempt", attempt, attr)...)
 }
 
-// describe returns the kind of an error, and its text for the log, or only the type if dead letters omit the text.
+// describe returns the kind of an error, and the attribute that logs its text. If dead letters omit the text, both have
+// only the error's type.
 func (w *Worker) describe(err error) (kind string, attr slog.Attr) {
 	kind = publishing.TypeName(err)
 	if w.consumer.Options().OmitCause {

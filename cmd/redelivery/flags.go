@@ -26,7 +26,7 @@ redelivery, the time since the first failure, and when it becomes a dead letter.
   redelivery plan -ack-timeout 10s -exponential 1s,60s
   redelivery plan -config redelivery.yaml -consumer billing
 
-A policy, for nacks or added to -ack-timeout:
+A policy for the delays of nacks, or for what is added to -ack-timeout:
   -exponential min,max,multiplier   by default 1s,10m,2
   -levels "1s 5s"                   delay levels; the last one repeats
   -fixed 1m                         the same delay each time
@@ -113,7 +113,7 @@ func durationInto(d *time.Duration) func(string) error {
 	}
 }
 
-// tooLong matches a duration that is too long.
+// tooLong matches a well-formed duration, which may be too long for a time.Duration.
 var tooLong = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`)
 
 const longestDuration = "2562047h"
@@ -216,7 +216,7 @@ func (f *planFlags) plans(stderr io.Writer) ([]plan, []workerPlan, error) {
 	return plans, workers, nil
 }
 
-// failures returns the failures that the flags of a policy describe.
+// failures returns the failing message that the flags of a policy describe.
 func (f *planFlags) failures() ([]failure, error) {
 	var policy backoff.RedeliveryBackoff
 	var err error

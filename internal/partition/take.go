@@ -10,7 +10,7 @@ type Delivery struct {
 	Body       any    // nil if it is not known here
 	Note       any    // the caller's, from the nack before
 	Count      uint32 // redelivery count
-	Hand       uint64 // number of the hand-over; 0 for a message's first one if Count is 0
+	Hand       uint64 // the Group's number of the hand-over; 0 for a message's first one if Count is 0
 	FromMemory bool   // the broker was not asked for it
 	Again      bool   // the message was handed out before
 
@@ -19,7 +19,7 @@ type Delivery struct {
 	Due       time.Duration // when its delay or its ack timeout was over; 0 if it had neither
 	Earlier   uint32        // see Copy.Earlier
 	HeldSince time.Duration // when the application got it
-	HeldFor   time.Duration // how long the application had it, if it waits
+	HeldFor   time.Duration // of a waiting message: how long the application had it
 }
 
 // Cause is why a message is handed out again.
@@ -73,7 +73,7 @@ func (g *Group) deliver(now time.Duration, m *message, body any, d *Delivery) {
 // IsReady reports whether Take may return a message.
 func (g *Group) IsReady() bool { return len(g.ready) > 0 }
 
-// Taken notes that the application takes a message now, some time after its hand-over: Chan offered the message.
+// Taken notes that the application now takes a message from Chan. Its hand-over was the offer.
 func (g *Group) Taken(now time.Duration, d Delivery) {
 	if m, _ := g.find(d.ID); m != nil && m.isWith(d.Hand) {
 		m.heldSince = now

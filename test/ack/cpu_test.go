@@ -22,8 +22,8 @@ import (
 // BenchmarkReceiveAck measures the cost of receiving and acknowledging a message with a plain consumer and with three
 // Consumers of this library. In each of b.N rounds each of the four gets the same number of messages. The benchmark
 // reports medians of the process's CPU time, of its ratio to that of the plain consumer in the same round, and of
-// allocations. Use a real broker: the work of a broker in process would count, too. Run it with -benchtime 5x; other
-// processes hardly disturb it.
+// allocations, which other processes hardly disturb, and of the throughput. Use a real broker: the work of a broker in
+// process would count, too. Run it with -benchtime 5x.
 func BenchmarkReceiveAck(b *testing.B) {
 	const messages = 50_000
 	m, err := metrics.New(prometheus.NewRegistry())

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Each is named in an error, or in a warning that is counted. None causes a panic.
+// Each causes an error, or a warning that Stats.Failed counts. None causes a panic.
 func TestBadMessagesAndIDsAreRefused(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, log *bytes.Buffer) {
 		var (
@@ -92,8 +92,8 @@ func TestNackIDOfUnknownMessageWaitsByPolicy(t *testing.T) {
 // foreignID is an application's own type of message id.
 type foreignID struct{ pulsar.MessageID }
 
-// The bytes of an id may be forged and name a batch of enormous size. The Consumer refuses such an id.
-func TestIDOfHugeBatchTakesNoMemory(t *testing.T) {
+// The bytes of an id may be forged and name a batch of enormous size, for which the Consumer must not take memory.
+func TestIDOfHugeBatchIsRefused(t *testing.T) {
 	var data []byte
 	for field, v := range map[protowire.Number]uint64{1: 1, 2: 1, 4: 0, 6: 1<<31 - 1} {
 		data = protowire.AppendVarint(protowire.AppendTag(data, field, protowire.VarintType), v)
@@ -120,7 +120,7 @@ func TestIncomparableIDIsRefusedInLists(t *testing.T) {
 	require.NoError(t, c.AckID(id))
 }
 
-// The Consumer also finds the partition of an id that was read from bytes.
+// The Consumer finds the partition of an id, even of one that was read from bytes.
 func TestIDOfForgottenMessageIsFoundInItsPartition(t *testing.T) {
 	t.Parallel()
 	t.Run("cumulative", func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestShadowTopicIsNotItsSource(t *testing.T) {
 			shadow := shadow(b, source)
 			opts := b.Options(source, testkit.SubscriptionTypes[kind])
 			opts.Topic, opts.Topics = "", []string{source, shadow}
-			opts.ReceiverQueueSize = 5 // so that each topic goes on while the other's messages are handled
+			opts.ReceiverQueueSize = 5 // so that neither topic waits until the other's messages are handled
 			c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(300*time.Millisecond))
 			b.Send(source, n, false)
 			failed, acked := map[string]bool{}, map[string]int{}

@@ -35,14 +35,14 @@ func startCluster(ctx context.Context) (*broker, func(), error) {
 		}
 		m.admin = one.admin
 	}
-	// Clients look topics up by HTTP. The first broker is a standalone one, which answers each lookup by Pulsar's
-	// protocol with its own address.
+	// Clients look topics up by HTTP: in Pulsar's binary protocol, the first broker, a standalone one, names itself in
+	// the answer to each lookup.
 	b.url, b.admin = first.admin+","+strings.TrimPrefix(second.admin, "http://"), first.admin
 	return b, stop, nil
 }
 
-// moveTopics moves all topics to the other broker 15 times. At the third move it kills the broker that has the topics,
-// and starts it again.
+// moveTopics moves all topics to the other broker, up to 15 times. At the third move it kills the broker that has the
+// topics, and moves nothing until that broker is back.
 func moveTopics(ctx context.Context, t *trial) error {
 	var back chan error
 	for i := range 15 {

@@ -14,7 +14,8 @@ import (
 )
 
 // Each time a batch comes again without its acknowledged messages, pulsar-client-go permits the broker more messages
-// than its queue holds. While the queue is full, it does not read the broker's answers.
+// than its queue holds. While its queue is full, pulsar-client-go reads no
+// answers of the broker.
 func TestMessageIsSettledWhileTheQueueIsFull(t *testing.T) {
 	t.Parallel()
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
@@ -73,7 +74,8 @@ func TestMessageIsSettledWhileTheQueueIsFull(t *testing.T) {
 	}
 }
 
-// The Consumer takes no more messages than its queue holds while the retry topic is away: others can handle them.
+// While the retry topic does not answer, the Consumer takes hardly more messages than its queue holds, so that other
+// consumers can handle the rest.
 func TestUnansweredPublicationTakesNoMessagesFromOthers(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
