@@ -38,7 +38,7 @@ func ignored(allowed []string) (options []goleak.Option) {
 		".(*chunkedMsgCtxMap).discardChunkIfExpire",
 		// These calls wait for good if their consumer is closed at the same moment.
 		".(*partitionConsumer).getLastMessageIDAndMarkDeletePosition.func1",
-		".(*partitionConsumer).AckIDList",
+		".(*partitionConsumer).AckIDList", ".ackIDListFromMultiTopics",
 		// A connection that is requested while the client closes is opened, and never closed.
 		"/internal.(*connection).run",
 		"/internal.(*connection).runPingCheck",
