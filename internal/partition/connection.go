@@ -206,7 +206,7 @@ func (x *gap) widen(at place) {
 
 // drops reports whether a copy of an epoch has to be dropped, and notes the gap that it leaves.
 func (p *Partition) drops(at place, object any, epoch uint64) bool {
-	if epoch < p.activeEpoch { // perhaps the broker does not send it again by itself
+	if epoch < p.activeEpoch || p.isInactive() { // perhaps the broker does not send it again by itself
 		p.gap.widen(at)
 		p.gap.last = at
 		return true

@@ -48,7 +48,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a lost connection makes no message stale that no other consumer can have", "connection.go", "	if g.o.hasOthers() {\n		g.floor = g.epoch\n	}\n", "	g.floor = g.epoch\n"},
 	{"the messages of a partition that becomes inactive are stale", "connection.go", "		p.floor = g.epoch\n", ""},
 	{"Take requests a stale message and hands out the next one", "take.go", "		case m.isStale():\n			g.ask(now, m)\n", ""},
-	{"a copy that was sent before a partition became active is dropped", "connection.go", "	if epoch < p.activeEpoch { //", "	if false { //"},
+	{"a copy that was sent before a partition became active is dropped", "connection.go", "	if epoch < p.activeEpoch || p.isInactive() { //", "	if false { //"},
 	{"a copy that was sent before a partition became inactive is dropped", "connection.go", "	p.activeEpoch, p.gap = g.epoch, gap{}\n", "	if active {\n		p.activeEpoch, p.gap = g.epoch, gap{}\n	}\n"},
 	{"an inactive consumer awaits no message whose first copy it dropped", "connection.go", "	case m.state == Unseen && p.isInactive(): // the active consumer gets it\n		g.forget(now, m)\n", ""},
 	{"a message whose first copy was dropped is requested if no other copy comes", "connection.go", "		m.id, m.count = c.Object, c.count(0)\n		g.expect(now, m)\n", ""},

@@ -121,6 +121,28 @@ func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
 	})
 }
 
+// The active consumer has left. The broker sends a new message to this one before it reports the change, and then sends
+// all unacknowledged messages. The application waits all the time.
+func TestMessageSentBeforeTheReportOfActivationComesAfterOlderOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := testkit.NewFake()
+		c, opts := testkit.SubscribeFakeWith(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover})
+		opts.EventListener.BecameInactive(inner, "", -1)
+		receives(inner, opts, 10)
+		testkit.ReceiveNothing(t, c, time.Second)
+		opts.EventListener.BecameActive(inner, "", -1)
+		for n := range int64(15) {
+			receives(inner, opts, n)
+		}
+		for n := range int64(15) {
+			msg := testkit.Receive(t, c)
+			require.Equal(t, n, msg.ID().EntryID())
+			require.NoError(t, c.Ack(msg))
+		}
+		require.Empty(t, inner.Requests())
+	})
+}
+
 // Another partition becomes inactive while Chan offers a message and a nacked message is due. The application
 // acknowledges cumulatively, and must still get the offered message.
 func TestInactivePartitionSparesOtherOffers(t *testing.T) {
