@@ -96,6 +96,19 @@ func TestInactiveNoticeDuringSubscribeIsKept(t *testing.T) {
 	})
 }
 
+// comesInOrder lets the broker send fifteen messages, and checks that the application gets all of them, oldest first.
+func comesInOrder(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, opts pulsar.ConsumerOptions) {
+	t.Helper()
+	for n := range int64(15) {
+		receives(inner, opts, n)
+	}
+	for n := range int64(15) {
+		msg := testkit.Receive(t, c)
+		require.Equal(t, n, msg.ID().EntryID())
+		require.NoError(t, c.Ack(msg))
+	}
+}
+
 // The Consumer drops messages that come before the partition becomes its own, since the broker sends them again after
 // older messages.
 func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
@@ -107,14 +120,7 @@ func TestMessageReceivedBeforeActivationComesAgain(t *testing.T) {
 		}
 		opts.EventListener.BecameInactive(inner, "", -1)
 		opts.EventListener.BecameActive(inner, "", -1)
-		for n := range int64(15) {
-			receives(inner, opts, n)
-		}
-		for n := range int64(15) {
-			msg := testkit.Receive(t, c)
-			require.Equal(t, n, msg.ID().EntryID())
-			require.NoError(t, c.Ack(msg))
-		}
+		comesInOrder(t, c, inner, opts)
 		require.Equal(t, uint64(5), c.Stats().Dropped)
 		time.Sleep(time.Minute)
 		require.Empty(t, inner.Requests())
@@ -131,14 +137,7 @@ func TestMessageSentBeforeTheReportOfActivationComesAfterOlderOnes(t *testing.T)
 		receives(inner, opts, 10)
 		testkit.ReceiveNothing(t, c, time.Second)
 		opts.EventListener.BecameActive(inner, "", -1)
-		for n := range int64(15) {
-			receives(inner, opts, n)
-		}
-		for n := range int64(15) {
-			msg := testkit.Receive(t, c)
-			require.Equal(t, n, msg.ID().EntryID())
-			require.NoError(t, c.Ack(msg))
-		}
+		comesInOrder(t, c, inner, opts)
 		require.Empty(t, inner.Requests())
 	})
 }
