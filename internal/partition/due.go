@@ -25,8 +25,8 @@ type Request struct {
 	ID     any // of the newest delivery of a message that is due
 }
 
-// Advance lets the timers go off that are due at now, and returns the decisions since the previous call; nil if there are
-// none. Call it after every call of another method, and at the time that NextTimer returns.
+// Advance lets the timers go off that are due at now, and returns the decisions since the previous call; nil if there
+// are none. Call it after every call of another method, and at the time that NextTimer returns.
 func (g *Group) Advance(now time.Duration) *Decisions {
 	g.reading.at(now)
 	for t := g.clock.Pop(now); t != nil; t = g.clock.Pop(now) {

@@ -17,11 +17,11 @@ func (g *Group) IndexAcks() IndexAcks { return g.o.IndexAcks }
 
 // MayLeaveOut reports whether the broker may have sent a batch without its acknowledged messages.
 func (g *Group) MayLeaveOut(now time.Duration) bool {
-	settled := 0
 	if g.o.IndexAcks == SentIndexAcks {
-		settled, _ = g.Unfinished(now)
+		settled, _ := g.Unfinished(now)
+		return settled > 0
 	}
-	return settled > 0 || g.o.IndexAcks == KeptIndexAcks
+	return g.o.IndexAcks == KeptIndexAcks
 }
 
 // learn finds out from a copy whether the broker keeps batch-index acknowledgements: the protocol does not say. The

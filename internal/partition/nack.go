@@ -113,9 +113,10 @@ func (g *Group) RedeliverNow(now time.Duration) int {
 	return len(waiting)
 }
 
-// TakeBackStale takes a stale message back from an application that does not want it while another consumer may have it.
-// If the message still belongs to this consumer, the broker sends it again: by itself or, if another partition lost the
-// connection, after a request. Its redelivery count does not grow, and is d.Count if that is larger than the Group's.
+// TakeBackStale takes a stale message back from an application that does not want it while another consumer may have
+// it. If the message still belongs to this consumer, the broker sends it again: by itself or, if another partition lost
+// the connection, after a request. Its redelivery count does not grow, and is d.Count if that is larger than the
+// Group's.
 func (g *Group) TakeBackStale(now time.Duration, d Delivery) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {
