@@ -17,8 +17,7 @@ import (
 type inner struct {
 	consumer atomic.Pointer[pulsar.Consumer] // replaced under the Consumer's mu
 
-	interrupts  atomic.Int32 // calls of interrupt that wait for the turn; Receive gives up the turn for them
-	beingClosed atomic.Bool  // consumer is being closed, and another one will replace it
+	beingClosed atomic.Bool // consumer is being closed, and another one will replace it
 
 	// The turn guards the fields below. Both functions are nil if the options do not allow a call, or if the
 	// subscription was deleted: the call would create it again.

@@ -3,7 +3,6 @@ package redelivery
 import (
 	"context"
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -143,47 +142,46 @@ func (s *signal) send() {
 	}
 }
 
-// turn is a lock that a goroutine can stop waiting for. Only the goroutine that has the turn reads from upstream.
+// turn is a lock that a goroutine can stop waiting for. Only the goroutine that has the turn reads from upstream. Like a
+// mutex, it goes to the goroutine that comes first once it is free, which need not be one that waits: a goroutine that
+// takes one message after the other does not switch to another goroutine for each.
 type turn struct {
-	wanted atomic.Int32  // goroutines that hold the turn or wait for it
-	free   chan struct{} // passes the turn to a goroutine that waits
+	held    atomic.Bool
+	waiting atomic.Int32  // goroutines that wait for the turn
+	free    chan struct{} // wakes one of them
 }
 
 func newTurn() *turn { return &turn{free: make(chan struct{}, 1)} }
 
 // take waits for the turn.
-func (t *turn) take(ctx context.Context, ended <-chan struct{}) (err error) {
-	if t.wanted.Add(1) == 1 {
+func (t *turn) take(ctx context.Context, ended <-chan struct{}) error {
+	if t.tryTake() {
 		return nil
 	}
-	select {
-	case <-t.free:
-		return nil
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-ended:
-		err = ErrClosed
-	}
-	for {
+	t.waiting.Add(1)
+	defer t.waiting.Add(-1)
+	for !t.tryTake() {
 		select {
-		case <-t.free: // the turn was passed to this goroutine, which stops waiting
-			t.give()
-			return err
-		default:
+		case <-t.free:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ended:
+			return ErrClosed
 		}
-		if n := t.wanted.Load(); n > 1 && t.wanted.CompareAndSwap(n, n-1) {
-			return err
-		}
-		runtime.Gosched() // the turn is about to be passed to this goroutine
 	}
+	return nil
 }
 
-// tryTake takes the turn if no goroutine wants it.
-func (t *turn) tryTake() bool { return t.wanted.CompareAndSwap(0, 1) }
+// tryTake takes the turn if no goroutine has it.
+func (t *turn) tryTake() bool { return t.held.CompareAndSwap(false, true) }
 
 func (t *turn) give() {
-	if t.wanted.Add(-1) > 0 {
-		t.free <- struct{}{}
+	t.held.Store(false)
+	if t.waiting.Load() > 0 {
+		select {
+		case t.free <- struct{}{}:
+		default: // a goroutine is being woken already
+		}
 	}
 }
 

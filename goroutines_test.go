@@ -3,7 +3,6 @@ package redelivery
 import (
 	"context"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,53 +35,36 @@ func TestOneGoroutineAtATimeHasTheTurn(t *testing.T) {
 	}
 	all.Wait()
 	assert.Positive(t, taken.Load())
-	assert.Zero(t, turn.wanted.Load())
-	assert.Empty(t, turn.free)
+	assert.Zero(t, turn.waiting.Load())
+	assert.True(t, turn.tryTake())
 }
 
-// A goroutine that stops waiting does not wait for another one that gets the turn at that moment. Without the rule this
-// test fails after some 50,000 rounds.
-func TestTurnThatAnotherGoroutineTakesIsNotAwaited(t *testing.T) {
-	for begin := time.Now(); time.Since(begin) < time.Second; {
-		turn, returned := newTurn(), make(chan struct{})
-		require.NoError(t, turn.take(context.Background(), nil))
-		ctx, cancel := context.WithCancel(context.Background())
-		var start atomic.Bool
-		var all sync.WaitGroup
+// A waiting goroutine is woken although others that do not wait may take the turn first.
+func TestTurnWakesEachGoroutineThatWaits(t *testing.T) {
+	turn := newTurn()
+	var all sync.WaitGroup
+	for range 8 {
 		all.Go(func() {
-			if turn.take(ctx, nil) == nil {
+			for range 20_000 {
+				assert.NoError(t, turn.take(context.Background(), nil))
 				turn.give()
 			}
-			close(returned)
 		})
-		spins := rand.IntN(300)
-		all.Go(func() {
-			for !start.Load() {
-				runtime.Gosched()
-			}
-			for range spins {
-				_ = turn.wanted.Load()
-			}
-			assert.NoError(t, turn.take(context.Background(), nil))
-			select {
-			case <-returned:
-			case <-time.After(10 * time.Second):
-				t.Error("a goroutine whose context has ended still waits for the turn")
-			}
-			turn.give()
-		})
-		for turn.wanted.Load() < 2 {
-			runtime.Gosched()
-		}
-		start.Store(true)
-		cancel()
-		for range rand.IntN(300) {
-			_ = turn.wanted.Load()
-		}
-		turn.give()
-		all.Wait()
-		require.Zero(t, turn.wanted.Load())
 	}
+	all.Wait()
+	assert.Zero(t, turn.waiting.Load())
+}
+
+func TestTurnThatIsNotFreeIsAwaitedUntilTheContextEnds(t *testing.T) {
+	turn, ended := newTurn(), make(chan struct{})
+	require.NoError(t, turn.take(context.Background(), nil))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	assert.ErrorIs(t, turn.take(ctx, ended), context.Canceled)
+	close(ended)
+	assert.ErrorIs(t, turn.take(context.Background(), ended), ErrClosed)
+	turn.give()
+	assert.NoError(t, turn.take(ctx, ended), "free")
 }
 
 func TestGateIsIdleOnceShutAndLeft(t *testing.T) {

@@ -5,11 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// pause is the state that Pause and Resume set.
+// pause keeps Receive from taking the turn: from Pause until Resume, and while another call waits for the turn.
 type pause struct {
-	on      atomic.Bool
-	changes signal
+	on         atomic.Bool  // set by Pause
+	interrupts atomic.Int32 // calls of interrupt that wait for the turn
+	changes    signal
 }
+
+func (p *pause) isOver() bool { return !p.on.Load() && p.interrupts.Load() == 0 }
 
 func (p *pause) set(on bool) {
 	if p.on.Swap(on) != on {
@@ -19,9 +22,9 @@ func (p *pause) set(on bool) {
 
 // wait waits until there is no pause.
 func (p *pause) wait(ctx context.Context, ended <-chan struct{}) error {
-	for p.on.Load() {
+	for !p.isOver() {
 		changed := p.changes.wait()
-		if !p.on.Load() {
+		if p.isOver() {
 			break
 		}
 		select {
@@ -33,6 +36,16 @@ func (p *pause) wait(ctx context.Context, ended <-chan struct{}) error {
 		}
 	}
 	return nil
+}
+
+// interrupt begins a pause for a call that waits for the turn. The pause lasts until the function that it returns is
+// called.
+func (p *pause) interrupt() (end func()) {
+	p.interrupts.Add(1)
+	return func() {
+		p.interrupts.Add(-1)
+		p.changes.send()
+	}
 }
 
 // Pause stops Receive and Chan from delivering messages, new or due, until Resume. The application keeps the messages

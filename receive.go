@@ -77,7 +77,7 @@ func (c *Consumer) read(ctx context.Context, d *partition.Delivery) (ok bool, er
 		switch {
 		case c.isOver():
 			return false, ErrClosed
-		case c.pause.on.Load() || c.inner.interrupts.Load() > 0:
+		case !c.pause.isOver():
 			return false, nil
 		case c.inner.isDetached:
 			return false, c.resubscribeOrPause(ctx)

@@ -115,8 +115,7 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 
 // interrupt takes the turn from the goroutine that waits for a message.
 func (c *Consumer) interrupt() error {
-	c.inner.interrupts.Add(1)
-	defer c.inner.interrupts.Add(-1)
+	defer c.pause.interrupt()()
 	c.wakeUp()
 	if err := c.turn.take(c.ended, c.ended.Done()); err != nil || c.isOver() {
 		if err == nil {
