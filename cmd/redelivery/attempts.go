@@ -42,12 +42,13 @@ come first, then those that were delivered most often.
                                     message now goes on as before
   -forget-all                       forget all messages; run this right before
                                     you reset the subscription's cursor
-  -all                              also messages that a handler had, but that never
-                                    failed
+  -all                              also messages that a handler had, but that
+                                    never failed
   -n 20                             how many messages; 0 for no limit
   -timeout 30s                      limit for reading the log
 States of consumers: live, ended (closed), lost (silent for too long), open
-(alive or not: unknown). Only consumers with worker.WithCrashLimit write that they are alive.
+(alive or lost: unknown, since only consumers with worker.WithCrashLimit write
+that they are alive).
 Connection: as in redelivery dlq -h
 Output:
   -json                             as JSON, for programs

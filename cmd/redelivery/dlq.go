@@ -207,7 +207,7 @@ func (d *dlq) export(ctx context.Context) error {
 	}
 	n, err := d.letters.Export(ctx, &jsonWriter{w: w}, d.filter)
 	if err == nil && n == 0 {
-		err = d.none()
+		err = d.noMatch()
 	}
 	if file != nil {
 		if err = errors.Join(err, file.Close()); err != nil {

@@ -107,9 +107,9 @@ func persistent(what, name string) error {
 	return topicName(what, name)
 }
 
-// none is called if a command found no letters. It returns an error if groups, IDs or keys were given, so that
+// noMatch is called if a command found no letters. It returns an error if groups, IDs or keys were given, so that
 // a mistyped group does not look like one whose letters are all replayed or purged.
-func (d *dlq) none() error {
+func (d *dlq) noMatch() error {
 	var asked []string
 	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs,
 		"-key": d.filter.Keys} {
@@ -124,10 +124,10 @@ func (d *dlq) none() error {
 	return fmt.Errorf("no letter has %s", strings.Join(asked, ", "))
 }
 
-// unchosen returns an error if a report has no letter although groups, IDs or keys were given.
-func (d *dlq) unchosen(r deadletter.Report) error {
+// checkMatch returns an error if a report has no letter although groups, IDs or keys were given.
+func (d *dlq) checkMatch(r deadletter.Report) error {
 	if r.Done > 0 || len(r.Left) > 0 || r.Resumed {
 		return nil
 	}
-	return d.none()
+	return d.noMatch()
 }

@@ -26,7 +26,7 @@ func (d *dlq) replay(ctx context.Context) error {
 		plan, err := d.letters.Replay(ctx, dry)
 		missed := errors.Is(err, deadletter.ErrOtherNamespace) || errors.Is(err, deadletter.ErrNoTopic) &&
 			len(plan.Left) > 0
-		if err = elsewhere(plan, err); err != nil && !missed {
+		if err = explainNamespaces(plan, err); err != nil && !missed {
 			return err
 		}
 		if !d.yes {
@@ -44,12 +44,12 @@ func (d *dlq) replay(ctx context.Context) error {
 	o.Progress = p.show
 	report, err := d.letters.Replay(ctx, o)
 	p.end()
-	return d.finished(ctx, "Replayed", report, elsewhere(report, err))
+	return d.finished(ctx, "Replayed", report, explainNamespaces(report, err))
 }
 
-// elsewhere adds to ErrOtherNamespace how many letters a replay left out, and the flags with which it would replay
+// explainNamespaces adds to ErrOtherNamespace how many letters a replay left out, and the flags that would include
 // them.
-func elsewhere(r deadletter.Report, err error) error {
+func explainNamespaces(r deadletter.Report, err error) error {
 	if !errors.Is(err, deadletter.ErrOtherNamespace) {
 		return err
 	}
@@ -81,7 +81,7 @@ func (d *dlq) finished(ctx context.Context, verb string, report deadletter.Repor
 
 // planned reports the result of a dry run.
 func (d *dlq) planned(verb string, plan deadletter.Report) error {
-	if err := d.unchosen(plan); err != nil {
+	if err := d.checkMatch(plan); err != nil {
 		return err
 	}
 	if d.asJSON {
@@ -136,7 +136,7 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 // printResult prints the result, even if the verb was not completed.
 func (d *dlq) printResult(verb string, report deadletter.Report, err error) error {
 	if err == nil {
-		err = d.unchosen(report)
+		err = d.checkMatch(report)
 	}
 	if d.asJSON {
 		return errors.Join(err, writeJSON(d.stdout, report))

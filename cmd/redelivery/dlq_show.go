@@ -24,7 +24,7 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 		if err := d.reach(ctx); err != nil {
 			return err
 		}
-		isWanted = func(topic string) (bool, error) { return d.dead(ctx, topic) }
+		isWanted = func(topic string) (bool, error) { return d.holdsLetters(ctx, topic) }
 	}
 	all, err := topicsOf(ctx, d.api, cmp.Or(namespace, "public/default"), isWanted)
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *dlq) groups(ctx context.Context) error {
 		return err
 	}
 	if len(all) == 0 {
-		if err := d.none(); err != nil {
+		if err := d.noMatch(); err != nil {
 			return err
 		}
 	}
@@ -163,7 +163,7 @@ func (d *dlq) peek(ctx context.Context) error {
 		}
 	}
 	if shown == 0 {
-		if err := d.none(); err != nil {
+		if err := d.noMatch(); err != nil {
 			return err
 		}
 	}

@@ -21,10 +21,10 @@ const usage = `Usage: redelivery <command> [flags]
 
 Commands:
   plan      show when a failing message comes back, and when it is a dead letter
-  dlq       look into, replay, export and purge dead letters
+  dlq       show, replay, export and purge dead letters
   doctor    check the broker, the topics and the consumer before production
   simulate  play an outage: calls, backlog, dead letters, time to recover
-  attempts  show the failed messages in the log of attempts, or forget one
+  attempts  show the failed messages in the log of attempts, or forget them
   ui        serve pages that show all this, for the browser
   check     check the history of any client: lost, early, doubled messages
   version   show the version

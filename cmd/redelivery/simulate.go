@@ -34,8 +34,8 @@ other keys of the worker that would matter.
     -instances 10 -handler 20ms -outage 10m
 
 What is simulated:
-  -config file, -consumer name      its policies, and the worker of that name;
-                                    default: nacks after one minute
+  -config file, -consumer name      a consumer's policies, and the worker of the
+                                    same name; default: nacks after one minute
   -rate 100/s                       messages; also 6000/m
   -instances 1                      consumers of the Shared subscription
   -concurrency 8                    handlers of each; default: the worker's

@@ -129,8 +129,9 @@ func statistics(ctx context.Context, api admin.API, topic string, partitions int
 	return info, err
 }
 
-// dead reports whether the first message of a topic is a dead letter, and not a letter that was replayed to the topic.
-func (d *dlq) dead(ctx context.Context, topic string) (bool, error) {
+// holdsLetters reports whether the first message of a topic is a dead letter, and not a letter that was replayed to the
+// topic.
+func (d *dlq) holdsLetters(ctx context.Context, topic string) (bool, error) {
 	letters, err := deadletter.Open(d.client,
 		deadletter.Options{Topic: topic, Admin: deadletter.Admin(d.api), Subscription: d.ownSub()})
 	if err != nil {

@@ -30,7 +30,7 @@ Without -allow-changes, the pages change nothing.
 
   redelivery ui
   redelivery ui -subscription billing -allow-changes orders
-  redelivery ui -listen 0.0.0.0:7070 -token-file /run/secrets/ui -host ops.example
+  redelivery ui -listen 0.0.0.0:7070 -token-file secret -host ops.example
 
 What is shown:
   -subscription name                only this one; default: all
@@ -45,8 +45,8 @@ What may be changed:
 Where:
   -listen 127.0.0.1:7070            at an address other than loopback, browsers
                                     need a token, which is printed once
-  -token-file file                  a file with the token; then loopback needs the
-                                    token, too
+  -token-file file                  a file with the token; then loopback needs
+                                    the token, too
   -insecure-listen                  no address needs a token
   -host name                        a name by which browsers reach the pages,
                                     in addition to localhost and IP addresses;
