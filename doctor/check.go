@@ -40,10 +40,10 @@ var checks = []Check{
 	topicExists, nonPersistent, scalable, partitionsAlike, subscriptionExists, subscriptionType, typeDelays,
 	subscriptionExpires, leftBehind,
 	timeToLives, evicted,
-	policyRange, outageCovered, jitter, nackRetryTopicUsed, handlerTime, workerTimeout, receiverQueue, memory,
+	policyRange, outageCovered, jitter, nackRetryTopicUsed, ackTimeout, workerTimeout, receiverQueue, memory,
 	batchIndex, unackedLimits, blocked, ackHoles,
 	retryTopicExists, retryConsumer, delayedOn, tick, maxDelay,
-	deadTopicExists, deadLettersRead, deadLettersEmptied, deadLettersLive, schemas, messageSize, backlogQuotas,
+	deadTopicExists, deadLettersRead, deadLettersEmptied, deadLettersTTL, schemas, messageSize, backlogQuotas,
 	inactiveTopics, producing, duplicates,
 	consumers, idleConsumer, stuckDispatch, drain, keepAlive,
 }

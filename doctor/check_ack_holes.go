@@ -16,7 +16,7 @@ var ackHoles = Check{
 		if err != nil {
 			return unknown(err)
 		}
-		limit := whole(conf, "managedLedgerMaxUnackedRangesToPersist")
+		limit := intOf(conf, "managedLedgerMaxUnackedRangesToPersist")
 		if limit <= 0 {
 			return verdict{}
 		}

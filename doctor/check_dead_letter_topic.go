@@ -5,5 +5,5 @@ var deadTopicExists = Check{
 	Asks:   "Does the dead letter topic exist, or may the broker create it?",
 	Why:    "a message whose dead letter cannot be published comes back again and again",
 	Remedy: "`pulsar-admin topics create {dead}`; `pulsar-admin topics create-subscription -s inspect {dead}`",
-	look:   func(v *visit) verdict { return v.made(v.dead()) },
+	look:   func(v *visit) verdict { return v.existence(v.dead()) },
 }

@@ -21,21 +21,23 @@ var inactiveTopics = Check{
 				found = worse(found, ok("unused topics stay"))
 				continue
 			}
-			again, err := v.madeAgain(topic)
+			recreated, err := v.wouldRecreate(topic)
 			if err != nil {
 				return unknown(err)
 			}
-			found = worse(found, judge(again, Warning, "an unused topic is deleted when all its messages are read%s",
-				map[bool]string{
-					true: ", and created again with subscription " + v.InitialSubscriptionName}[again]))
+			said := "an unused topic is deleted when all its messages are read"
+			if recreated {
+				said += ", and created again with subscription " + v.InitialSubscriptionName
+			}
+			found = worse(found, judge(recreated, Warning, "%s", said))
 		}
 		return found
 	},
 }
 
-// madeAgain reports whether the broker would create a deleted topic again, with the subscription
+// wouldRecreate reports whether the broker would create a deleted topic again, with the subscription
 // InitialSubscriptionName.
-func (v *visit) madeAgain(topic string) (bool, error) {
+func (v *visit) wouldRecreate(topic string) (bool, error) {
 	if v.InitialSubscriptionName == "" {
 		return false, nil
 	}

@@ -13,7 +13,7 @@ var nackRetryTopicUsed = Check{
 	Remedy: "`WithNackRetryTopic` with a duration below the policy's longest delay",
 	look: func(v *visit) verdict {
 		at := v.Policy.NackRetryTopic
-		if at <= 0 || !pure(v.Policy.Nack) {
+		if at <= 0 || !isBuiltIn(v.Policy.Nack) {
 			return verdict{}
 		}
 		longest := sum("nacks", v.Policy.Nack, 0, v.Policy.MaxDeliveries).longest
@@ -22,8 +22,9 @@ var nackRetryTopicUsed = Check{
 	},
 }
 
-// pure reports whether b is a policy of package backoff. Subscribe does not call other policies before a message fails.
-func pure(b backoff.RedeliveryBackoff) bool {
+// isBuiltIn reports whether b is a policy of package backoff. Subscribe does not call other policies before a message
+// fails.
+func isBuiltIn(b backoff.RedeliveryBackoff) bool {
 	if jitter, is := b.(interface {
 		Unwrap() backoff.RedeliveryBackoff
 	}); is {

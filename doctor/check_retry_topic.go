@@ -5,5 +5,5 @@ var retryTopicExists = Check{
 	Asks:   "Does the retry topic exist, or may the broker create it?",
 	Why:    "a retry that cannot be published is nacked, and waits in the process",
 	Remedy: "`pulsar-admin topics create {retry}`; `pulsar-admin topics create-subscription -s {subscription} {retry}`",
-	look:   func(v *visit) verdict { return v.made(v.retry()) },
+	look:   func(v *visit) verdict { return v.existence(v.retry()) },
 }

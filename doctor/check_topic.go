@@ -13,7 +13,7 @@ var topicExists = Check{
 	Remedy: "`pulsar-admin namespaces create {namespace}` if the namespace is missing; `pulsar-admin topics create " +
 		"{topic}`",
 	look: func(v *visit) verdict {
-		found := v.made(v.Topic)
+		found := v.existence(v.Topic)
 		if exists, err := v.exists(v.Topic); err == nil && !exists && topicname.IsPersistent(v.Topic) {
 			// the name may be wrong, even if the broker creates topics on demand
 			if found.status == Unknown {
@@ -25,8 +25,8 @@ var topicExists = Check{
 	},
 }
 
-// made returns a verdict that says whether a topic exists or may be created.
-func (v *visit) made(topic string) verdict {
+// existence returns a verdict that says whether a topic exists or may be created.
+func (v *visit) existence(topic string) verdict {
 	if topic == "" {
 		return verdict{}
 	}

@@ -19,7 +19,7 @@ var timeToLives = Check{
 		if !s.ends {
 			need = s.longest
 		}
-		found := lives(ttl, need)
+		found := outlasts(ttl, need)
 		if found.status == OK && ttl > 0 && !s.ends {
 			found = warning("%s; a message that keeps failing is dropped at its time to live, and does not become a "+
 				"dead letter", found.text)
@@ -29,7 +29,7 @@ var timeToLives = Check{
 			if err != nil {
 				return worse(found, unknown(err))
 			}
-			if retries := lives(ttl, v.onRetryTopic()); retries.status > OK {
+			if retries := outlasts(ttl, v.onRetryTopic()); retries.status > OK {
 				retries.text = "on the retry topic " + retries.text
 				found = worse(found, retries)
 			}
@@ -38,7 +38,8 @@ var timeToLives = Check{
 	},
 }
 
-func lives(ttl int, need time.Duration) verdict {
+// outlasts returns a verdict that says whether a time to live, in seconds, is longer than need.
+func outlasts(ttl int, need time.Duration) verdict {
 	if ttl <= 0 {
 		return ok("no time to live; a message waits for up to %v", need)
 	}

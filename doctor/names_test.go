@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// That is also so in a Consumer's options.
+// The options of a Consumer resolve short names in the same way.
 func TestShortTopicNamesGetTheNamespaceOfTheTopic(t *testing.T) {
 	v := newVisit(t.Context(), Setup{Topic: "shop/orders/new", Subscription: "billing", RetryTopic: "later",
 		DeadLetterTopic: "letters"})

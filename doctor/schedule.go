@@ -17,8 +17,8 @@ type schedule struct {
 	ends    bool          // the message becomes a dead letter
 }
 
-// far limits how many delays are read from a policy.
-const far = 10_000
+// maxDelays is how many delays are read from a policy at most.
+const maxDelays = 10_000
 
 // schedules returns the schedules of nacks, ack timeouts and retries, as far as the setup has them.
 func (v *visit) schedules() []schedule {
@@ -40,7 +40,7 @@ func (v *visit) schedules() []schedule {
 // sum adds up the delays before a message's last delivery, each plus timeout.
 func sum(of string, b backoff.RedeliveryBackoff, timeout time.Duration, deliveries uint32) schedule {
 	s := schedule{of: of, ends: deliveries > 0}
-	n := uint32(far)
+	n := uint32(maxDelays)
 	if s.ends {
 		n = min(n, deliveries-1)
 	}

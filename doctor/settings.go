@@ -121,7 +121,8 @@ func notAllowed(err error) bool {
 	return admin.HasStatus(err, http.StatusMethodNotAllowed) || admin.HasStatus(err, http.StatusNoContent)
 }
 
-func whole(conf map[string]string, key string) int {
+// intOf returns the number of a key; 0 if the key is missing or has no number.
+func intOf(conf map[string]string, key string) int {
 	n, _ := strconv.Atoi(conf[key])
 	return n
 }
@@ -129,10 +130,10 @@ func whole(conf map[string]string, key string) int {
 // The settings that checks read.
 var (
 	timeToLive = setting[int]{"messageTTL", "message-ttl", func(n namespace) *int { return n.TTL },
-		func(c map[string]string) int { return whole(c, "ttlDurationDefaultInSeconds") }}
+		func(c map[string]string) int { return intOf(c, "ttlDurationDefaultInSeconds") }}
 	retained = setting[retention]{"retention", "retention", func(n namespace) *retention { return n.Retention },
 		func(c map[string]string) retention {
-			return retention{whole(c, "defaultRetentionTimeInMinutes"), whole(c, "defaultRetentionSizeInMB")}
+			return retention{intOf(c, "defaultRetentionTimeInMinutes"), intOf(c, "defaultRetentionSizeInMB")}
 		}}
 	quotas = setting[map[string]quota]{"backlogQuotaMap", "backlog-quota",
 		func(n namespace) *map[string]quota { return &n.Quotas },
@@ -140,15 +141,15 @@ var (
 	delayedDelivery = setting[delayed]{"delayedDelivery", "delayed-delivery",
 		func(n namespace) *delayed { return n.Delayed },
 		func(c map[string]string) delayed {
-			return delayed{int64(whole(c, "delayedDeliveryTickTimeMillis")), c["delayedDeliveryEnabled"] == "true",
-				int64(whole(c, "delayedDeliveryMaxDelayInMillis"))}
+			return delayed{int64(intOf(c, "delayedDeliveryTickTimeMillis")), c["delayedDeliveryEnabled"] == "true",
+				int64(intOf(c, "delayedDeliveryMaxDelayInMillis"))}
 		}}
 	maxUnackedOfConsumer = setting[int]{"maxUnackedMessagesOnConsumer", "max-unacked-messages-per-consumer",
 		func(n namespace) *int { return n.Consumer },
-		func(c map[string]string) int { return whole(c, "maxUnackedMessagesPerConsumer") }}
+		func(c map[string]string) int { return intOf(c, "maxUnackedMessagesPerConsumer") }}
 	maxUnackedOfSubscription = setting[int]{"maxUnackedMessagesOnSubscription", "max-unacked-messages-per-subscription",
 		func(n namespace) *int { return n.Total },
-		func(c map[string]string) int { return whole(c, "maxUnackedMessagesPerSubscription") }}
+		func(c map[string]string) int { return intOf(c, "maxUnackedMessagesPerSubscription") }}
 	deduplication = setting[bool]{"deduplicationEnabled", "deduplication",
 		func(n namespace) *bool { return n.Dedup },
 		func(c map[string]string) bool { return c["brokerDeduplicationEnabled"] == "true" }}
@@ -158,7 +159,7 @@ var (
 			return inactive{c["brokerDeleteInactiveTopicsMode"], c["brokerDeleteInactiveTopicsEnabled"] == "true"}
 		}}
 	expiration = setting[int]{"", "", func(n namespace) *int { return n.Expiry },
-		func(c map[string]string) int { return whole(c, "subscriptionExpirationTimeMinutes") }}
+		func(c map[string]string) int { return intOf(c, "subscriptionExpirationTimeMinutes") }}
 	autoTopics = setting[bool]{"", "", func(n namespace) *bool {
 		if n.Auto == nil {
 			return nil

@@ -1,6 +1,6 @@
 package doctor
 
-var handlerTime = Check{
+var ackTimeout = Check{
 	Name: "ack-timeout", About: "Policy", Needs: Given,
 	Asks:   "Is the ack timeout longer than a handler takes?",
 	Why:    "otherwise the message is delivered again while its handler works, and handled twice",

@@ -2,7 +2,7 @@ package doctor
 
 import "time"
 
-var deadLettersLive = Check{
+var deadLettersTTL = Check{
 	Name: "dead-letters-ttl", About: "Dead letters", Needs: AdminAPI,
 	Asks:   "Do dead letters stay until they are read?",
 	Why:    "the namespace's time to live deletes dead letters that wait",
