@@ -55,7 +55,7 @@ func openBroker(ctx context.Context, on string) (*broker, func(), error) {
 }
 
 // has reports whether the broker of -on is of the kind that a fault needs.
-func has(on string, needs place) bool {
+func has(on string, needs brokerKind) bool {
 	switch needs { //nolint:exhaustive // other faults run on any broker, or the trial starts one
 	case killable, guarded, clustered:
 		return on == "own"

@@ -18,8 +18,8 @@ type fault struct {
 	work       work
 	also       [][]string // sets of variants; each makes a further trial, if it fits the type
 	short      bool       // a trial takes only a few seconds
-	needs      place      // the kind of broker that it needs
-	logFails   bool       // during the fault the log of attempts must report a failure
+	needs      brokerKind
+	logFails   bool // during the fault the log of attempts must report a failure
 	make       func(context.Context, *trial) error
 }
 
@@ -32,21 +32,21 @@ const (
 	owners set = "owners" // partitions and keys change their owners
 )
 
-// place is a kind of broker.
-type place string
+// brokerKind is the kind of broker that a fault needs.
+type brokerKind string
 
 const (
-	anywhere  place = ""
-	killable  place = "killable" // of test/scripts/pulsar; the trial may kill it, or change settings of all topics
-	guarded   place = "guarded"  // a broker started for the trial that checks the roles of consumers
-	clustered place = "cluster"  // two brokers started for the trial
-	inProcess place = "pulsartest"
+	anyBroker brokerKind = ""
+	killable  brokerKind = "killable" // of test/scripts/pulsar; the trial may kill it, or change settings of all topics
+	guarded   brokerKind = "guarded"  // a broker started for the trial that checks the roles of consumers
+	clustered brokerKind = "cluster"  // two brokers started for the trial
+	inProcess brokerKind = "pulsartest"
 )
 
 var (
-	allTypes = []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared, pulsar.Failover, pulsar.Exclusive}
-	shared   = []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared}
-	only     = []pulsar.SubscriptionType{pulsar.Shared}
+	allTypes   = []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared, pulsar.Failover, pulsar.Exclusive}
+	shared     = []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared}
+	onlyShared = []pulsar.SubscriptionType{pulsar.Shared}
 
 	mixed    = work{Messages: 1000, Min: time.Second}
 	waiting  = work{Messages: 1000, Min: 5 * time.Second, NackAll: true}
@@ -147,7 +147,7 @@ var chaosFaults = []fault{
 		types: allTypes[:3], work: processes(1), make: join, also: [][]string{{"cumulative"}}},
 	{set: chaos, name: "ack responses lost",
 		what:  "the broker's answers to 5 acknowledgements are lost; broker in process",
-		types: only, needs: inProcess, short: true,
+		types: onlyShared, needs: inProcess, short: true,
 		work: work{Messages: 200, Min: 200 * time.Millisecond, AckWithResponse: true},
 		make: func(_ context.Context, t *trial) error {
 			t.broker.inProcess.Inject("ACK_RESPONSE", "", 5, pulsartest.Drop)
@@ -158,7 +158,7 @@ var chaosFaults = []fault{
 		make: repeat(20, 200*time.Millisecond, cut)},
 	{set: chaos, name: "50,000 waiting",
 		what:  "50,000 messages, the most that the broker allows, wait after a nack; all connections are cut once",
-		types: only, work: work{Messages: 50_000, Min: 20 * time.Second, NackAll: true},
+		types: onlyShared, work: work{Messages: 50_000, Min: 20 * time.Second, NackAll: true},
 		make: onceAllWait(cut)},
 }
 

@@ -23,7 +23,7 @@ var ownerFaults = []fault{
 		also: [][]string{{"any order"}, {"partitions"}, {"partitions", "any order"}}},
 	{set: owners, name: "sharers change",
 		what:  "the same on Shared, where keys have no owner",
-		types: only, work: sharing, short: true, make: changeOwners, also: [][]string{{"partitions"}}},
+		types: onlyShared, work: sharing, short: true, make: changeOwners, also: [][]string{{"partitions"}}},
 }
 
 func changeOwners(ctx context.Context, t *trial) error {

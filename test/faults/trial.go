@@ -58,7 +58,7 @@ func (t *trial) add(name string) {
 
 // run makes the fault, and waits until every message is finished.
 func (t *trial) run(ctx context.Context, own *broker) (result, error) {
-	b, stop, err := t.place(ctx, own)
+	b, stop, err := t.brokerFor(ctx, own)
 	if err != nil {
 		return result{}, err
 	}
@@ -102,8 +102,8 @@ func (t *trial) run(ctx context.Context, own *broker) (result, error) {
 	return r, errors.Join(err, checkErr)
 }
 
-// place returns the broker that the fault needs: own, or one started for this trial.
-func (t *trial) place(ctx context.Context, own *broker) (b *broker, stop func(), err error) {
+// brokerFor returns the broker that the fault needs: own, or one started for this trial.
+func (t *trial) brokerFor(ctx context.Context, own *broker) (b *broker, stop func(), err error) {
 	switch t.fault.needs { //nolint:exhaustive // other faults use own
 	case guarded:
 		b, stop, t.work.Token, err = startGuarded(ctx)
