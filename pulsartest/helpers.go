@@ -120,9 +120,9 @@ func javaHash(key string) (h uint32) {
 }
 
 // Await calls reached with the state of a subscription, again and again, and returns the first state for which reached
-// returns true. While the subscription does not exist, reached gets the zero Subscription, whose Type is "" and Backlog
-// 0. If that takes longer than within, Await fails the test and shows the states that it saw. On a partitioned topic
-// the state is that of all partitions together.
+// returns true. If reached returns true for none of them in time, Await fails the test and shows the states that it
+// saw. While the subscription does not exist, reached gets the zero Subscription, whose Type is "" and Backlog 0. On a
+// partitioned topic the state is that of all partitions together.
 func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration,
 	reached func(Subscription) bool) Subscription {
 	t.Helper()
