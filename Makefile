@@ -127,8 +127,8 @@ bench: ## run all benchmarks, on the broker in process or on that of PULSAR_URL
 vulncheck: $(GOVULNCHECK) ## look for known vulnerabilities (needs the network)
 	$(GOVULNCHECK) ./...
 
-# Before the first release, the empty list in .bench/proxy is the list of this module's own versions. For a dependency an empty list is an
-# error, since gorelease looks for retracted versions in it. Only dependencies on a commit may have no versions.
+# Before the first release no proxy lists versions of this module; .bench/proxy has an empty list of them. gorelease also looks for retracted
+# versions in the list of each dependency. An empty list is an error there, unless go.mod requires a commit of the dependency.
 .PHONY: release-check
 release-check: export GOPROXY := $(if $(BASE),,file://$(CURDIR)/.bench/proxy,)$(shell go env GOPROXY)
 release-check: $(GORELEASE) ## say which version the API needs next; BASE is the last one, as in make release-check BASE=v0.1.0
@@ -153,11 +153,11 @@ benchmarks-quick: ## the same in 4 minutes, into benchmarks/out
 	eval "$$(test/scripts/pulsar start)" && cd benchmarks && go run . -quick
 
 .PHONY: otel
-otel: $(GOLANGCI) ## check and test the module of OpenTelemetry
+otel: $(GOLANGCI) ## check and test module otel
 	cd otel && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...
 
 .PHONY: inbox
-inbox: $(GOLANGCI) ## check and test the module of effects once, on SQLite and on a PostgreSQL, which the target starts
+inbox: $(GOLANGCI) ## check and test module inbox, on SQLite and on a PostgreSQL that the target starts
 	eval "$$(test/scripts/postgres start)" && (cd inbox && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...); \
 		status=$$?; test/scripts/postgres stop; exit $$status
 	go -C examples/inbox run .

@@ -84,7 +84,7 @@ func placesOf(t *testing.T, page string) map[string]bool {
 	return places
 }
 
-// The links are those of the README and of docs to files and anchors.
+// It tests no links to web pages.
 func TestLinksLeadToExistingFilesAndAnchors(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)

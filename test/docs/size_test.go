@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// maxLines is how many lines a Go file may have that is no test.
+// maxLines limits the lines of a Go file, except of tests.
 const maxLines = 300
 
 func TestNoFileIsTooLong(t *testing.T) {
