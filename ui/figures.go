@@ -33,8 +33,8 @@ type subscriptionFigures struct {
 	Redelivered       float64 // a second
 	Oldest            time.Time
 	HasRetry          bool
-	Retry             int // messages on the retry topic
-	Dead              int // letters on the dead letter topic
+	Retry             int // entries in the backlog of the retry topic
+	Dead              int // as deadFigures.Letters
 	DeadTopic         string
 	Service           *serviceFigures
 	DeadLost          bool // the dead letter topic has no subscription

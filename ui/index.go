@@ -28,7 +28,6 @@ const (
 type letterIndex struct {
 	topic        string
 	subscription string // of replays and purges
-	adopted      bool   // the subscription existed when the topic's page was first opened
 	letters      *deadletter.Topic
 	schemas      *admin.Schemas
 
@@ -81,7 +80,7 @@ func (h *Handler) index(ctx context.Context, topic string) (*letterIndex, error)
 		x.mu.Unlock()
 		return x, nil
 	}
-	subscription, adopted, err := h.deadSubscription(ctx, topic)
+	subscription, err := h.deadSubscription(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +90,7 @@ func (h *Handler) index(ctx context.Context, topic string) (*letterIndex, error)
 	if err != nil {
 		return nil, err
 	}
-	x = &letterIndex{topic: topic, subscription: subscription, adopted: adopted, letters: dead,
+	x = &letterIndex{topic: topic, subscription: subscription, letters: dead,
 		schemas: &admin.Schemas{API: h.api, Topic: topic}, used: time.Now()}
 	h.dead.mu.Lock()
 	defer h.dead.mu.Unlock()

@@ -46,7 +46,6 @@ func (h *Handler) deadTopic(w http.ResponseWriter, r *http.Request) *letterIndex
 type lettersView struct {
 	view
 	Topic, Subscription string
-	Adopted             bool
 	Commands            []string
 	Jobs                []jobView // of the topic
 
@@ -58,14 +57,13 @@ type lettersView struct {
 	Found    int
 	Next     string // link to the next page; "" on the last page
 	Prev     string
-	Cut      bool
+	Cut      bool // a search in payloads ended at a full page
 	CanPurge bool
 }
 
 func (h *Handler) viewOf(r *http.Request, x *letterIndex) lettersView {
-	return lettersView{view: h.look(r.Context(), x), Topic: x.topic, Subscription: x.subscription, Adopted: x.adopted,
-		Jobs:     h.jobs.newestOf(x.topic),
-		CanPurge: h.o.ExportDir != ""}
+	return lettersView{view: h.look(r.Context(), x), Topic: x.topic, Subscription: x.subscription,
+		Jobs: h.jobs.newestOf(x.topic), CanPurge: h.o.ExportDir != ""}
 }
 
 // Total and the following methods are for templates. A view without a snapshot has no letters.
@@ -197,7 +195,8 @@ func search(letters []summary, g *letterGroup, group, query string) (found []sum
 	return found
 }
 
-// searchPayloads also finds letters by a text in their payload or properties. It reads the topic.
+// searchPayloads finds at most a page of letters, by ID, and by a text in the key, the payload or the properties, which
+// include the cause. It reads the topic.
 func (h *Handler) searchPayloads(
 	ctx context.Context, x *letterIndex, v lettersView, group string) (found []summary, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deepLimit)
@@ -234,9 +233,6 @@ func (h *Handler) searchPayloads(
 // command returns a command line of redelivery dlq for the topic.
 func (x *letterIndex) command(verb string, flags ...string) string {
 	words := []string{"redelivery dlq", verb, dlqcommand.Quote(short(x.topic))}
-	if !x.adopted && x.subscription != dlqcommand.DefaultSubscription {
-		words = append(words, "-subscription", dlqcommand.Quote(x.subscription))
-	}
 	for _, flag := range flags {
 		words = append(words, dlqcommand.Quote(flag))
 	}

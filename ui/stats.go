@@ -62,23 +62,23 @@ func consumersOf(all []struct{ ConsumerName string }) int {
 
 // deadSubscription returns the subscription for replays and purges of a dead letter topic. redelivery dlq chooses the
 // same one.
-func (h *Handler) deadSubscription(ctx context.Context, topic string) (name string, adopted bool, err error) {
+func (h *Handler) deadSubscription(ctx context.Context, topic string) (string, error) {
 	s, err := h.stats(ctx, topic)
 	if admin.NotFound(err) {
-		return "", false, fmt.Errorf("there is no topic %s", short(topic))
+		return "", fmt.Errorf("there is no topic %s", short(topic))
 	}
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
 	var all []dlqcommand.Subscription
 	for name, of := range s.Subscriptions {
 		all = append(all, dlqcommand.Subscription{Name: name, Consumers: len(of.Consumers)})
 	}
-	name = dlqcommand.Adopt(topic, false, all, func(name string) bool {
+	adopted := dlqcommand.Adopt(topic, false, all, func(name string) bool {
 		journal, err := h.stats(ctx, topic+"-"+name)
 		return err == nil && len(journal.Subscriptions) > 0
 	})
-	return cmp.Or(name, dlqcommand.DefaultSubscription), name != "", nil
+	return cmp.Or(adopted, dlqcommand.DefaultSubscription), nil
 }
 
 // deadState returns a text that changes when letters arrive, are replayed or are purged.
