@@ -117,7 +117,7 @@ func (s *subscription) dispatchKeyShared() {
 	var skipped []int
 	s.keys.begin()
 	for s.anyAvailable() && len(skipped) < lookAhead {
-		free := map[*consumer]int{} // how many more entries of any size a consumer may get in this pass
+		free := map[*consumer]int{} // how many of the entries read below a consumer may get, whatever their size
 		all := 0
 		for _, c := range s.consumers {
 			if c.available() {
