@@ -92,7 +92,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 		if _, err := file.Options(f.consumer); err != nil { // the error lists the consumers of the file
 			return err
 		}
-		f.adoptFile(file, f.consumer)
+		f.applyFile(file, f.consumer)
 	}
 	client, api, err := f.open(ctx, f.stderr)
 	if err != nil {

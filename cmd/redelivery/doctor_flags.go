@@ -94,16 +94,16 @@ func fractionInto(n *float64) func(string) error {
 	}
 }
 
-// adoptFile sets the options of a consumer, and of the worker with the same name, from a file.
-func (f *doctorFlags) adoptFile(file *config.Config, consumer string) {
-	f.adopt(file.Consumers[consumer])
+// applyFile sets the options of a consumer, and of the worker with the same name, from a file.
+func (f *doctorFlags) applyFile(file *config.Config, consumer string) {
+	f.applyConsumer(file.Consumers[consumer])
 	if w, found := file.Workers[consumer]; found {
 		f.setup.Worker = workerOf(w)
 	}
 }
 
-// adopt sets the options of the consumer from a file.
-func (f *doctorFlags) adopt(c config.Consumer) {
+// applyConsumer sets the options of the consumer from a file.
+func (f *doctorFlags) applyConsumer(c config.Consumer) {
 	s := &f.setup
 	s.Policy = doctor.Policy{Nack: c.NackRedeliveryBackoff, NackRetryTopic: c.NackRetryTopic, AckTimeout: c.AckTimeout,
 		AckTimeoutBackoff: c.AckTimeoutRedeliveryBackoff, Reconsume: c.ReconsumeBackoff, MaxDeliveries: c.MaxDeliveries,

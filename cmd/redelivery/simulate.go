@@ -145,7 +145,7 @@ func rateInto(rate *float64) func(string) error {
 }
 
 func (s *simulation) run(stdout, stderr io.Writer) error {
-	worker, err := s.adopt(stderr)
+	worker, err := s.applyFile(stderr)
 	if err != nil {
 		return err
 	}
@@ -191,8 +191,8 @@ func (s *simulation) ignores(w config.Worker) (keys []string) {
 	return keys
 }
 
-// adopt sets the options from the file, and returns those of the worker.
-func (s *simulation) adopt(stderr io.Writer) (w config.Worker, err error) {
+// applyFile sets the options from the file, and returns those of the worker.
+func (s *simulation) applyFile(stderr io.Writer) (w config.Worker, err error) {
 	s.Nack, s.Longest = backoff.Fixed(nack.DefaultDelay), max(time.Hour, 4*s.Outage)
 	concurrency := 0
 	if s.config != "" {

@@ -118,7 +118,7 @@ func (f *uiFlags) parse(args []string) error {
 }
 
 func (f *uiFlags) run(ctx context.Context) error {
-	if err := f.adopt(); err != nil {
+	if err := f.applyFile(); err != nil {
 		return err
 	}
 	client, api, err := f.open(ctx, f.stderr)
@@ -175,8 +175,8 @@ func (f *uiFlags) takeToken(address *net.TCPAddr) (query string, err error) {
 	return "", nil
 }
 
-// adopt sets options from the file of -config.
-func (f *uiFlags) adopt() error {
+// applyFile sets options from the file of -config.
+func (f *uiFlags) applyFile() error {
 	if f.config == "" {
 		return nil
 	}
@@ -198,6 +198,6 @@ func (f *uiFlags) adopt() error {
 // setupOf returns the doctor's setup of a file's consumer and worker.
 func setupOf(file *config.Config, consumer, topic, subscription string) doctor.Setup {
 	d := doctorFlags{setup: doctor.Setup{Topic: topic, Subscription: subscription}}
-	d.adoptFile(file, consumer)
+	d.applyFile(file, consumer)
 	return d.setup
 }
