@@ -195,8 +195,8 @@ func (h *Handler) statsOf(ctx context.Context, topics []string) map[string]answe
 	return all
 }
 
-// has reports whether a service consumes a topic on a subscription. A consumer with a pattern may consume any topic.
-func (h *Handler) has(s Service, topic, subscription string) bool {
+// consumes reports whether s consumes a topic on a subscription. A consumer with a pattern may consume any topic.
+func (s Service) consumes(topic, subscription string) bool {
 	topics := s.Consumer.Options().Topics
 	return s.Consumer.Subscription() == subscription &&
 		(len(topics) == 0 || slices.ContainsFunc(topics, func(t string) bool { return topicname.Same(t, topic) }))
@@ -223,7 +223,7 @@ func (f *figures) rates(old *figures) {
 func (h *Handler) serviceFigures(topic, subscription string) *serviceFigures {
 	var f *serviceFigures
 	for _, s := range h.o.Services {
-		if !h.has(s, topic, subscription) {
+		if !s.consumes(topic, subscription) {
 			continue
 		}
 		if f == nil {

@@ -49,7 +49,7 @@ var errNoLog = errors.New("there is no log of attempts: the consumer needs WithA
 // ownLog returns the log of attempts that a consumer of this process has for a subscription, or nil.
 func (h *Handler) ownLog(topic, subscription string) *attempts.Log {
 	for _, s := range h.o.Services {
-		if log := s.Consumer.AttemptLog(); log != nil && h.has(s, topic, subscription) {
+		if log := s.Consumer.AttemptLog(); log != nil && s.consumes(topic, subscription) {
 			return log
 		}
 	}

@@ -25,7 +25,7 @@ func (h *Handler) subscriptionOfForm(w http.ResponseWriter, r *http.Request) (to
 // delayed counts the messages that wait for their delay in consumers of this process.
 func (h *Handler) delayed(topic, subscription string) (n int) {
 	for _, s := range h.o.Services {
-		if h.has(s, topic, subscription) {
+		if s.consumes(topic, subscription) {
 			st := s.Consumer.Stats()
 			n += st.Waiting - st.Ready
 		}
@@ -51,7 +51,7 @@ func (h *Handler) planRedeliver(w http.ResponseWriter, r *http.Request) {
 			"Messages that wait in other processes or at the broker keep waiting."}}
 	p.begin = func(context.Context, func(deadletter.Report)) (report deadletter.Report, err error) {
 		for _, s := range h.o.Services {
-			if h.has(s, topic, subscription) {
+			if s.consumes(topic, subscription) {
 				report.Done += s.Consumer.RedeliverNow()
 			}
 		}
