@@ -61,7 +61,8 @@ type Message struct {
 	Key attempts.Key `json:"-"`
 }
 
-// OnlyBegun reports whether a message neither failed nor crashed its consumer: it is, or was, in a handler.
+// OnlyBegun reports whether a message neither failed, nor was snoozed, nor crashed its consumer: it is, or was, in a
+// handler.
 func (m Message) OnlyBegun() bool {
 	snoozed := m.Due.After(m.Since.Add(time.Millisecond))
 	return m.Count == 0 && m.Crashes == 0 && !snoozed
