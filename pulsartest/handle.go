@@ -60,8 +60,8 @@ func (c *session) handle(cmd wire.Command, data []byte) error {
 	return err
 }
 
-// answer sends the answer that cmd was done, or that it failed with err. It sends nothing, and returns false, if err is
-// nil and only the command's handle can make the answer.
+// answer answers cmd: it was done, or failed with err. If err is nil and only the command's handle can make the answer,
+// answer sends nothing and returns false.
 func (c *session) answer(cmd wire.Command, err error) bool {
 	var response wire.Command
 	switch m := cmd.(type) {

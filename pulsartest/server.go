@@ -26,8 +26,8 @@ type Server struct {
 	began time.Time // ticks of delayed delivery are counted from this time
 	tasks sync.WaitGroup
 
-	// mu guards everything below, all topics, subscriptions, producers and consumers, and a part of each session (see
-	// session.go). A goroutine that holds mu does not wait and calls no hook.
+	// mu guards the fields from closed to clock, all topics, subscriptions, producers and consumers, and a part of each
+	// session (see session.go). A goroutine that holds mu does not wait and calls no hook.
 	mu       sync.Mutex
 	closed   bool
 	sessions map[*session]struct{}
@@ -121,8 +121,7 @@ func (s *Server) URL() string { return "pulsar://" + s.broker.Addr().String() }
 // AdminURL returns the base URL of the admin REST API: http://127.0.0.1:port.
 func (s *Server) AdminURL() string { return "http://" + s.admin.Addr().String() }
 
-// Close drops all connections and forgets all topics. It returns when no goroutine of the server is left. Closing again
-// does nothing.
+// Close drops all connections. It returns when no goroutine of the server is left. Closing again does nothing.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
