@@ -214,11 +214,15 @@ func TestCommandThatCannotWriteItsOutputFails(t *testing.T) {
 	}
 }
 
-func TestHelpIsPrinted(t *testing.T) {
-	for _, args := range [][]string{{"help"}, {"-h"}, {"plan", "-h"}} {
+func TestHelpFitsATerminal(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"-h"}, {"plan", "-h"}, {"dlq", "-h"}, {"doctor", "-h"},
+		{"simulate", "-h"}, {"attempts", "-h"}, {"ui", "-h"}, {"check", "-h"}} {
 		code, stdout, stderr := command(args...)
 		assert.Zero(t, code)
 		assert.Contains(t, stdout, "Usage: redelivery")
 		assert.Empty(t, stderr)
+		for line := range strings.Lines(stdout) {
+			assert.LessOrEqual(t, len(line)-1, width, line)
+		}
 	}
 }
