@@ -38,7 +38,7 @@ func (f *attemptsFlags) print(shown attemptsShown, stdout io.Writer) {
 	}
 	fmt.Fprintf(stdout, "%d messages in %s\n", len(shown.Messages), shown.Log)
 	if begun > 0 {
-		fmt.Fprintf(stdout, "and %d that a handler had, but that never failed (-all)\n", begun)
+		fmt.Fprintf(stdout, "and %d that a handler had, but that never failed: -all shows these\n", begun)
 	}
 	rows := [][]string{{"MESSAGE", "TOPIC", "DELIVERIES", "CRASHES", "FAILED", "DUE", "IN A HANDLER OF", "CAUSE"}}
 	for i, m := range shown.Messages {

@@ -119,7 +119,7 @@ func TestAttemptsShowsSuspectsFirst(t *testing.T) {
 		require.Zero(t, code, errs.String())
 		return out.String()
 	}
-	require.Regexp(t, `(?s)^3 messages in .*\nand 201 that a handler had, but that never failed \(-all\)\n.*12:3:2 .* often.*12:2:2 .* once.*12:4:2 .* snoozed`, tool())
+	require.Regexp(t, `(?s)^3 messages in .*\nand 201 that a handler had, but that never failed: -all shows these\n.*12:3:2 .* often.*12:2:2 .* once.*12:4:2 .* snoozed`, tool())
 	require.NotContains(t, tool(), "12:1:2")
 	require.Regexp(t, `(?s)^204 messages in .*12:3:2 .*12:1:2:200 .*`, tool("-all", "-n", "0"))
 	require.Equal(t, "Forgot 1 of the log's messages.\n", tool("-forget", "12:1:2:200"))

@@ -82,11 +82,11 @@ func (d *dlq) hint(err error) error {
 		return fmt.Errorf("%w; -any-topic overrides this", err)
 	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" &&
 		strings.Contains(err.Error(), pulsar.RetryTopicSuffix):
-		return fmt.Errorf("%w (-to origin)", err)
+		return fmt.Errorf("%w; -to origin replays to the topic of origin", err)
 	}
 	var stopped *deadletter.ImportError
 	if errors.As(err, &stopped) {
-		return fmt.Errorf("%w (-skip %d)", err, stopped.Lines)
+		return fmt.Errorf("%w; -skip %d continues after these", err, stopped.Lines)
 	}
 	var earlier *deadletter.UnfinishedError
 	if errors.As(err, &earlier) {
@@ -106,7 +106,8 @@ func interrupted(verb string, fresh bool, err error) error {
 	}
 	var stopped *deadletter.ImportError
 	if errors.As(err, &stopped) {
-		said = append(said, fmt.Sprintf("the first %d lines are done (-skip %d)", stopped.Lines, stopped.Lines))
+		said = append(said,
+			fmt.Sprintf("the first %d lines are done; -skip %[1]d continues after these", stopped.Lines))
 	}
 	for _, other := range butCanceled(err) {
 		said = append(said, other.Error())

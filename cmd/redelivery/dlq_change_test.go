@@ -68,7 +68,7 @@ func TestImportPublishesPurgedLettersAndUnsubscribeRemovesASubscription(t *testi
 		require.Contains(t, stderr, want)
 	}
 	_, _, stderr := dlqRun("", "import", topic, "-i", os.Args[0], "-yes")
-	require.Equal(t, "redelivery dlq: line 1 is not a letter; the first 0 lines are done (-skip 0)\n", stderr)
+	require.Equal(t, "redelivery dlq: line 1 is not a letter; the first 0 lines are done; -skip 0 continues after these\n", stderr)
 	_, _, stderr = dlqRun("", "import", topic, "-i", os.Args[0])
 	require.Equal(t, "redelivery dlq: line 1 is not a letter\n", stderr,
 		"a plan, which publishes nothing, named lines to skip")

@@ -94,7 +94,7 @@ func TestInterruptedImportNamesTheLineToContinueFrom(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait()
 	require.Equal(t, 1, cmd.ProcessState.ExitCode(), errs.String())
-	want := fmt.Sprintf("redelivery dlq: interrupted; the first %d lines are done (-skip %[1]d)\n", stored())
+	want := fmt.Sprintf("redelivery dlq: interrupted; the first %d lines are done; -skip %[1]d continues after these\n", stored())
 	require.Equal(t, want, errs.String())
 }
 

@@ -196,7 +196,7 @@ func TestErrorOfAReplayWithoutARetryTopicNamesAFlag(t *testing.T) {
 		code, _, stderr := dlqRun("", "replay", "orders-mail-DLQ", yes)
 		require.Equal(t, 1, code)
 		require.Contains(t, stderr, "no such topic: persistent://public/default/orders-mail-RETRY")
-		require.Contains(t, stderr, "(-to origin)\n")
+		require.Contains(t, stderr, "; -to origin replays to the topic of origin\n")
 	}
 	code, stdout, stderr := dlqRun("", "replay", "orders-mail-DLQ", "-to", "origin", "-others", "-yes")
 	require.Zero(t, code, stderr)
