@@ -73,7 +73,7 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 // ackBy is a way to acknowledge a message with a consumer of pulsar-client-go.
 type ackBy func(pulsar.Consumer, pulsar.MessageID) error
 
-// ack acknowledges the newest delivery of a message. The message is not redelivered then.
+// ack acknowledges the newest delivery of a message.
 func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by ackBy) error {
 	if err := c.enter(); err != nil {
 		return err
@@ -101,7 +101,6 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 	return err
 }
 
-// ackWith acknowledges a message by its id.
 func (c *Consumer) ackWith(by ackBy, consumer pulsar.Consumer, id pulsar.MessageID) error {
 	if !c.settings.opts.AckWithResponse { // no closure, which would cost an allocation
 		return by(consumer, id)
@@ -109,18 +108,18 @@ func (c *Consumer) ackWith(by ackBy, consumer pulsar.Consumer, id pulsar.Message
 	return c.acknowledge(func() error { return by(consumer, id) })
 }
 
-// answered is a consumer whose AckID does not wait for an answer that never comes.
-type answered struct {
+// acker is an inner consumer as the publisher gets it: its AckID goes through ackWith.
+type acker struct {
 	pulsar.Consumer
 	c *Consumer
 }
 
-func (a answered) AckID(id pulsar.MessageID) error {
+func (a acker) AckID(id pulsar.MessageID) error {
 	return a.c.ackWith(pulsar.Consumer.AckID, a.Consumer, id)
 }
 
-// sourceOf returns the consumer that acknowledges a delivery: the one of its topic, if the topic is known. The inner
-// consumer cannot find the topic of a chunked message by its id if it has several topics.
+// sourceOf returns the consumer that acknowledges a delivery: that of its topic, if the topic is known. An inner
+// consumer of several topics cannot tell from the id of a chunked message which topic the message is of.
 func (c *Consumer) sourceOf(d *partition.Delivery) pulsar.Consumer {
 	if source, ok := d.Source.(pulsar.Consumer); ok {
 		return source
@@ -146,8 +145,8 @@ func entryID(object any, whole bool) pulsar.MessageID {
 	return id
 }
 
-// endAck reports the outcome of an acknowledgement to the group. The caller has entered c.calls, so Close waits for the
-// acknowledgement that completes a batch, too.
+// endAck reports the outcome of an acknowledgement to the group. The caller has entered c.calls, so Close waits for
+// ackAgain, too.
 func (c *Consumer) endAck(n *name, a *partition.Ack, err error, outcome partition.Outcome) {
 	if err != nil {
 		outcome = partition.Failed

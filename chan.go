@@ -96,7 +96,7 @@ func (c *Consumer) offer(d *partition.Delivery, msg pulsar.Message) (sent bool) 
 		changed := c.pause.changes.wait()
 		on, messages := c.pause.on.Load(), c.channel.messages
 		switch {
-		case on && d.Object != nil: // until Resume the message may be settled, or become another consumer's
+		case on && d.Object != nil: // before Resume the message may be settled, or become another consumer's
 			return false
 		case on:
 			messages = nil

@@ -28,8 +28,8 @@ func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 // publication the broker has not confirmed by then may come twice. While the broker refuses connections, Close of
 // pulsar-client-go takes as long as the client's OperationTimeout, and so does this one.
 //
-// When Close returns, the Consumer's goroutines have ended, except one that runs a callback (a callback may call Close)
-// and one that waits for pulsar-client-go to create a producer. A second call waits until the first has closed the
+// When Close returns, the Consumer's goroutines have ended, except those that run a callback (which may call Close) or
+// wait for pulsar-client-go, for instance to create a producer. A second call waits until the first has closed the
 // Consumer. While an interceptor runs, neither call waits longer than a second for it, since the interceptor may be the
 // caller. The inner consumer is then closed later, when the interceptor has returned.
 func (c *Consumer) Close() {
@@ -114,7 +114,8 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	now := c.lock()
 	c.group.Leave(child)
 	switch {
-	case c.settings.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound"): // deleted
+	case c.settings.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound"):
+		// the topic was deleted
 	case c.openTopics.Add(-1) == 0:
 		go c.innerClosed(err)
 	case err != nil: // under the lock: otherwise the last topic could end the Consumer before this failure is reported
@@ -157,8 +158,9 @@ func (c *Consumer) receiveFailed(err error) {
 	c.wakeUp()
 }
 
-// enter begins a call of the inner consumer, or returns an error while Close or GiveBack closes the inner consumer:
-// pulsar-client-go may never answer an acknowledgement that comes during its Close. After nil, calls.leave must follow.
+// enter begins a call of the inner consumer. It returns an error after Close, and while GiveBack closes the inner
+// consumer: pulsar-client-go may never answer an acknowledgement that comes during its Close. After nil, calls.leave
+// must follow.
 func (c *Consumer) enter() error {
 	if !c.calls.enter() {
 		return ErrClosed
@@ -172,7 +174,7 @@ func (c *Consumer) enter() error {
 
 var errGivingBack = fmt.Errorf("%w: the messages are being given back", ErrNotInFlight)
 
-// call calls the inner consumer, unless it is being closed.
+// call calls f, which calls the inner consumer, unless enter returns an error.
 func (c *Consumer) call(f func() error) error {
 	if err := c.enter(); err != nil {
 		return err

@@ -95,7 +95,7 @@ func newConsumer(s *settings) (*Consumer, error) {
 	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Prefetched: c.prefetched, Active: c.active,
 		Closed: c.childClosed, Outer: c.outer})
 	c.alarm = time.AfterFunc(math.MaxInt64, c.alarmOver)
-	c.openTopics.Store(s.children())
+	c.openTopics.Store(s.countTopics())
 	c.mustPoll.Store(s.isWrapped || s.opts.TopicsPattern != "")
 	c.observe(s.observers)
 	var err error

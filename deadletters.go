@@ -94,8 +94,8 @@ func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 // letters, without DeadLetterPolicy.Discard. The age of a retry counts from its publication to the retry topic, as at
 // the broker.
 //
-// It does not apply to a message that does not fit the memory limit, nor to one that the application keeps for longer
-// than ttl.
+// It does not apply to NackID of a message that does not fit the memory limit, nor to a message that the application
+// keeps for longer than ttl.
 func WithDeadBeforeTTL(ttl time.Duration) Option {
 	return func(s *settings) error {
 		if ttl < time.Second {
@@ -106,7 +106,7 @@ func WithDeadBeforeTTL(ttl time.Duration) Option {
 	}
 }
 
-// checkDiscard returns an error for fields that Discard excludes.
+// checkDiscard refuses fields that Discard excludes, and Discard without a limit.
 func (p *DeadLetterPolicy) checkDiscard() error {
 	if !p.Discard {
 		return nil
@@ -152,7 +152,7 @@ func (c *Consumer) makeDeadLetter(d partition.Delivery, delay time.Duration, rea
 		delay = max(delay, time.Second) // otherwise a publication that fails at once would be repeated without a pause
 	}
 	because := publishing.MaxDeliveries
-	if _, ok := reason.(*ttlError); ok { //nolint:errorlint // as decideNack made it
+	if _, ok := reason.(*ttlError); ok { //nolint:errorlint // decideNack does not wrap it
 		because = publishing.TTL
 	}
 	why := reason
@@ -202,7 +202,7 @@ func (c *Consumer) nackAndMove(d partition.Delivery, f partition.Failure, reason
 	})
 }
 
-// moveAsync does what beginMove does, for a caller that does not wait: unless moveAsync returns an error, a goroutine
+// moveAsync calls beginMove (retry.go) for a caller that does not wait. Unless moveAsync returns an error, a goroutine
 // calls done with the outcome. moveAsync waits until fewer than maxUnderway publications are under way.
 func (c *Consumer) moveAsync(ctx context.Context, d partition.Delivery, start publication,
 	done func(error)) error {

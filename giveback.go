@@ -125,7 +125,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 		now := c.lock()
 		c.group.Lost(now) // before the broker sends anything
 		c.unlockAndAct(now)
-		c.openTopics.Store(c.settings.children())
+		c.openTopics.Store(c.settings.countTopics())
 		go func() {
 			consumer, err := c.inner.subscribeAgain()
 			if err == nil && !c.replace(consumer) {

@@ -10,13 +10,13 @@ import (
 
 // gate counts calls under way, so that Close can refuse further calls and wait for the others.
 type gate struct {
-	n         atomic.Int64  // calls under way, plus isShut once the gate is shut
+	n         atomic.Int64  // calls under way, plus shutMark once the gate is shut
 	idle      chan struct{} // closed when the gate is shut and no call is under way
 	closeIdle sync.Once
 }
 
-// isShut is added to n when the gate is shut.
-const isShut = math.MinInt64
+// shutMark is added to n when the gate is shut.
+const shutMark = math.MinInt64
 
 func newGate() *gate { return &gate{idle: make(chan struct{})} }
 
@@ -32,10 +32,10 @@ func (g *gate) enter() bool {
 func (g *gate) leave() { g.add(-1) }
 
 // shut makes enter return false from now on. Call it once.
-func (g *gate) shut() { g.add(isShut) }
+func (g *gate) shut() { g.add(shutMark) }
 
 func (g *gate) add(n int64) {
-	if g.n.Add(n) == isShut {
+	if g.n.Add(n) == shutMark {
 		g.closeIdle.Do(func() { close(g.idle) })
 	}
 }
@@ -108,8 +108,8 @@ func (q *queue) isBusy() bool {
 	return q.running
 }
 
-// outside calls code of the application in a goroutine of the Consumer. The code may call Close, so Close does not wait
-// for the code. outside returns false if the Consumer was closed: then the goroutine must end at once.
+// outside calls code of the application from a goroutine of the Consumer. The code may call Close, so Close does not
+// wait for it. outside returns false if the Consumer was closed: then the goroutine must end at once.
 func (c *Consumer) outside(call func()) bool {
 	c.goroutines.leave()
 	call()

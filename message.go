@@ -81,17 +81,17 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 			err = fmt.Errorf("redelivery: message is an empty %T, want one that was received", msg)
 		}
 	}()
-	inner, topic := unwrap(msg), ""
+	unwrapped, topic := unwrap(msg), ""
 	n.hand = partition.AnyHand
-	if m, ok := inner.(*redelivered); ok {
+	if m, ok := unwrapped.(*redelivered); ok {
 		n.hand, n.body = m.hand, m.Message
-	} else if c.messages.Has(inner) {
-		n.hand, n.body = 0, inner
+	} else if c.messages.Has(unwrapped) {
+		n.hand, n.body = 0, unwrapped
 	} else if other := orZero(msg.Topic); !topicname.IsPersistent(other) {
 		topic = other
 	}
 	if n.body != nil {
-		n.isOwn, topic = msg == inner, n.body.Topic()
+		n.isOwn, topic = msg == unwrapped, n.body.Topic()
 	}
 	n.object = msg.ID()
 	if !n.isOwn { // the Consumer's own messages have valid ids

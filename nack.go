@@ -147,8 +147,8 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nackOptions) error {
 	return c.decideNack(n, msg, d, isOpen, how)
 }
 
-// decideNack decides what happens to a nacked message: see the top of this file. d is its newest delivery. isOpen says
-// that the group has the message, and that it is not settled.
+// decideNack decides what happens to a nacked message: see the top of this file. d is the message's newest delivery.
+// isOpen says that the group has the message, and has not settled it.
 func (c *Consumer) decideNack(n name, msg pulsar.Message, d partition.Delivery, isOpen bool, how nackOptions) error {
 	body, _ := d.Body.(pulsar.Message)
 	canMove := isOpen && body != nil // publishing the message needs its body

@@ -62,17 +62,17 @@ type Delivered struct {
 	Event
 	Count    uint32        // the redelivery count; policies get this count
 	Cause    Cause         // why it came again; "" for a first delivery
-	Due      time.Time     // when it was due; after RedeliverNow, when it came; zero if it did not wait here
+	Due      time.Time     // when it was due; after RedeliverNow, when it came; zero if it had no delay or timeout
 	Lateness time.Duration // how long after Due it came
 }
 
 // Settled reports the outcome of a message. If Err is not nil, the message is not settled: the application still has
 // it, or it waits as after a nack.
 //
-// The nack or ack timeout of a last delivery is reported only as DeadLettered, after the dead letter is published. If
-// the message is not in memory, the broker has to send it once more: then Nacked or TimedOut is reported first. A nack
-// that moves a message to the retry topic is reported only as Reconsumed. A second acknowledgement of a settled message
-// is not reported.
+// The nack or ack timeout of a last delivery is reported only as DeadLettered, after the dead letter is published. If a
+// message that timed out or was nacked by id is not in memory, the broker has to send it once more: then Nacked or
+// TimedOut is reported first. A nack that moves a message to the retry topic is reported only as Reconsumed. A second
+// acknowledgement of a settled message is not reported.
 type Settled struct {
 	Event
 	Outcome Outcome // how the message was settled

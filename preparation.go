@@ -200,7 +200,7 @@ func (s *settings) queue() int {
 func (s *settings) plan() upstream.Plan {
 	channel, _ := s.buffer()
 	return upstream.Plan{Resolution: s.resolution, Channel: channel, AckTime: s.ackTime,
-		RetryTopic: s.subscribed(),
+		RetryTopic: s.ownRetryTopic(),
 		Reconsumer: s.reconsumer != nil}
 }
 
@@ -232,15 +232,15 @@ func (s *settings) groupOptions() partition.Options {
 	return o
 }
 
-// children returns how many topics the Consumer reads: the Consumer ends when all of them are closed. For a pattern it
-// returns manyTopics, since other topics may come.
-func (s *settings) children() int32 {
+// countTopics returns how many topics the Consumer reads: the Consumer ends when all of them are closed. For a pattern
+// it returns manyTopics, since other topics may come.
+func (s *settings) countTopics() int32 {
 	topics := topicsOf(s.opts)
 	if len(topics) == 0 || s.isWrapped { // a pattern, or unknown topics
 		return manyTopics
 	}
 	distinct := map[string]bool{}
-	if retryTopic := s.subscribed(); retryTopic != "" {
+	if retryTopic := s.ownRetryTopic(); retryTopic != "" {
 		distinct[retryTopic] = true
 	}
 	for _, topic := range topics {

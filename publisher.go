@@ -86,8 +86,8 @@ func (s *settings) publishWith(r *reconsume.Reconsumer) {
 	}
 }
 
-// subscribed returns the retry topic that the Consumer subscribes to by itself, or "" for none.
-func (s *settings) subscribed() string {
+// ownRetryTopic returns the retry topic that the Consumer subscribes to by itself, or "" for none.
+func (s *settings) ownRetryTopic() string {
 	if s.owned == nil {
 		return ""
 	}

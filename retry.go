@@ -130,7 +130,7 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 	return awaitMove(c.beginMove(ctx, x, start))
 }
 
-// awaitMove waits for the outcome of beginMove, whose results it gets.
+// awaitMove takes the results of beginMove, and waits for the outcome.
 func awaitMove(finish func() error, err error) error {
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func (c *Consumer) beginMove(ctx context.Context, x partition.Delivery, start pu
 	stop := context.AfterFunc(c.publishing, func() { cancel(ErrClosed) })
 	began, stopReading := c.now(), c.readAhead()
 	msg := x.Body.(pulsar.Message)
-	wait := start(ctx, pulsar.ConsumerMessage{Consumer: answered{a.Source.(pulsar.Consumer), c},
+	wait := start(ctx, pulsar.ConsumerMessage{Consumer: acker{a.Source.(pulsar.Consumer), c},
 		Message: identified{&redelivered{msg, x.Count, 0}, a.Object.(pulsar.MessageID)}}, note)
 	publishing.Begun(ctx)
 	return func() error {

@@ -59,7 +59,7 @@ func (c *Consumer) unsubscribe(how func(pulsar.Consumer) error) error {
 // seek calls how with the inner consumer. If the inner consumer reads a retry topic too, how gets a consumer of the
 // main topic alone: pulsar-client-go seeks on one topic only.
 func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
-	if c.settings.subscribed() == "" {
+	if c.settings.ownRetryTopic() == "" {
 		return c.withReaderStopped(func() error { return how(c.current()) })
 	}
 	if err := c.interrupt(); err != nil {

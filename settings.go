@@ -36,7 +36,7 @@ type settings struct {
 	attempts         *AttemptLog // nil for none
 
 	// Set by prepare or prepareWrapped:
-	opts               pulsar.ConsumerOptions // the caller's; prepare may switch batch-index acks on; few after Wrap
+	opts               pulsar.ConsumerOptions // the caller's, changed only by prepare; after Wrap those that are known
 	deadLetterPolicy   DeadLetterPolicy       // of all options together; MaxReconsumes is 0 without dead letters
 	retries            bool                   // the consumer has a retry topic of its own
 	indexAcks          partition.IndexAcks    // SentIndexAcks if prepare switched EnableBatchIndexAcknowledgment on

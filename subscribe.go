@@ -31,7 +31,7 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 		inner, err := client.Subscribe(prepared)
 		return inner, subscribeError(err, opts, append(topicsOf(opts), opts.TopicsPattern)...)
 	}
-	return subscribed(client, subscribe, opts, options)
+	return newSubscribed(client, subscribe, opts, options)
 }
 
 // SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made from opts, once, and
@@ -53,12 +53,12 @@ func SubscribeWith(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, erro
 	if subscribe == nil {
 		return nil, errors.New("redelivery: subscribe is nil, want a function such as client.Subscribe")
 	}
-	return subscribed(nil, subscribe, opts, options)
+	return newSubscribed(nil, subscribe, opts, options)
 }
 
-// subscribed calls subscribe, and makes a Consumer of the result. client publishes, unless an option names another
-// client.
-func subscribed(client pulsar.Client, subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
+// newSubscribed calls subscribe, and makes a Consumer that drives the result. client publishes, unless an option names
+// another client.
+func newSubscribed(client pulsar.Client, subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error),
 	opts pulsar.ConsumerOptions, options []Option) (*Consumer, error) {
 	s, err := newSettings(client, options)
 	if err != nil {

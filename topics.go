@@ -82,8 +82,8 @@ func checkPersistent(topics []string) error {
 	return nil
 }
 
-// checkName refuses a topic name that is invalid or that pulsar-client-go cannot parse, except "": the first
-// publication would fail.
+// checkName refuses a topic name that is invalid or that pulsar-client-go cannot parse: the first publication would
+// fail. It allows "".
 func checkName(what, topic string) error {
 	if want := cmp.Or(topicname.Want(topic), topicname.WantNumber(topic)); topic != "" && want != "" {
 		return invalid(what, topic, want)
