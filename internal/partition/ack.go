@@ -23,10 +23,9 @@ func (m *message) again(object any) Again {
 	return Again{p.source, p.topic, object, a.isComplete() && a.needsWhole()}
 }
 
-// BeginAck begins to settle a message, and describes it in a. The message is not handed out before EndAck. EndAck must
-// not be called in two cases. If a.Late is set, the message is settled: do nothing, and report success. If a.Object is
-// nil, the message is not in the table: pass the acknowledgement on to upstream. Then only a.Source is set, if the
-// partition is known.
+// BeginAck begins to settle a message, and describes it in a. The message is not handed out before EndAck. Do not call
+// EndAck in two cases. If a.Late is set, the message is settled already: report success. If a.Object is nil, the message
+// is not in the table: pass the acknowledgement on to upstream, by a.Source if that is set.
 func (g *Group) BeginAck(id ID, a *Ack) error {
 	m, err := g.find(id)
 	if m == nil {
@@ -57,7 +56,7 @@ const (
 )
 
 // EndAck reports how the acknowledgement of BeginAck ended. If again is not nil, the caller acknowledges that, too: a
-// newer delivery of the entry came during the call.
+// newer delivery came during the call, or the message completed an entry that came more than once.
 func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again) {
 	m := a.message
 	m.busy--
@@ -81,8 +80,8 @@ func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again
 	return nil
 }
 
-// settleAs settles the message of an acknowledgement. A newer delivery that came during the acknowledgement is
-// acknowledged, too: upstream ignores the acknowledgement of a chunked message after a request for it.
+// settleAs settles the message of an acknowledgement. A newer delivery is acknowledged, too, since upstream ignores the
+// acknowledgement of a chunked message after a request for it.
 func (g *Group) settleAs(now time.Duration, a *Ack, failed bool) (again *Again) {
 	m, of := a.message, &a.message.entry.ack
 	g.settle(now, m, failed)
@@ -93,7 +92,7 @@ func (g *Group) settleAs(now time.Duration, a *Ack, failed bool) (again *Again) 
 	return nil
 }
 
-// resume goes on with a message whose acknowledgement failed.
+// resume lets a message whose acknowledgement failed come again when its time is over.
 func (g *Group) resume(now time.Duration, m *message) {
 	if m.busy > 0 {
 		return
@@ -108,8 +107,8 @@ func (g *Group) resume(now time.Duration, m *message) {
 	}
 }
 
-// undecidedTime is how long a transaction may take. Then its messages are forgotten: in all likelihood the transaction
-// was committed.
+// undecidedTime is how long a transaction may take. After it, the messages of the transaction are forgotten: in all
+// likelihood the transaction was committed.
 const undecidedTime = time.Hour
 
 // holdUndecided notes that a transaction decides about a message. The message stays in the table for undecidedTime, so
@@ -204,8 +203,8 @@ func (g *Group) Upto(id ID) (d Delivery, err error) {
 }
 
 // SettleUpto settles a message and all earlier ones of its partition, after a cumulative acknowledgement. It calls
-// settled for each, unless settled is nil. If again is not nil, the caller acknowledges it as well: the message
-// completed an entry that came more than once.
+// settled for each, unless settled is nil. If again is not nil, the caller acknowledges that, too: the message completed
+// an entry that came more than once.
 func (g *Group) SettleUpto(now time.Duration, id ID, settled func(Delivery)) (again *Again, err error) {
 	p, err := g.partitionOf(id)
 	if p == nil {

@@ -55,7 +55,7 @@ func (g *Group) Activate(now time.Duration, topic string, source any, active boo
 func (p *Partition) isInactive() bool { return p.activeEpoch > 0 && p.floor == p.activeEpoch }
 
 // isStale reports whether another consumer may have a message by now: the newest delivery is of an epoch before the
-// partition's floor, and upstream's queue has no newer copy.
+// floor of the partition or of the Group, and upstream's queue has no newer copy.
 func (m *message) isStale() bool {
 	p := m.entry.partition
 	return m.epoch < max(p.floor, p.group.floor) && !p.isComing(m.place())

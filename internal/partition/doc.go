@@ -15,8 +15,8 @@
 //	settled | acknowledged again     | –         | –            | forgotten, oldest first                | –
 //
 // A message is busy while a call acknowledges or publishes it. A busy message is not handed out. TestTable has a
-// row for each cell; TestExploration plays all histories of some steps in small worlds; TestMutants removes each
-// rule in turn and expects a failing test.
+// row for each cell; TestExploration plays all short histories of small worlds; TestMutants removes each rule in
+// turn and expects a failing test.
 //
 // Read message.go first. Then read arrive.go, nack.go, acktimeout.go, due.go, take.go and ack.go: they have the events.
 // The sections below describe connection.go, request.go and settled.go.

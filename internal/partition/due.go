@@ -32,7 +32,7 @@ func (g *Group) Advance(now time.Duration) *Decisions {
 	for t := g.clock.Pop(now); t != nil; t = g.clock.Pop(now) {
 		switch {
 		case t.Of.request != nil:
-			g.requestOver(now, t.Of.request)
+			g.pauseOver(now, t.Of.request)
 		case t.Of.settled != nil:
 			g.ageSettled(now, t.Of.settled)
 		case t.Of.message.busy > 0: // resume sets the timer again

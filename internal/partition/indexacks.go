@@ -31,8 +31,8 @@ func (g *Group) learn(now time.Duration, e *entry, m *message, epoch uint64) {
 	if g.o.IndexAcks == NoIndexAcks {
 		return
 	}
-	// The copy continues the delivery of the previous one, or is the first copy of its entry. Then the broker left out
-	// the messages before the copy that did not come. (After a Seek into the middle of a batch this is wrong. A settled
+	// If the copy continues the delivery of the previous copy, or is the first copy of its entry, the broker has left
+	// out the messages of the batch that were skipped. (After a Seek into the middle of a batch this is wrong. A settled
 	// message that comes again corrects it.)
 	isFirst := !a.came && !a.again
 	continues := a.came && m.index > a.last && a.epoch == epoch

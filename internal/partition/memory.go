@@ -57,7 +57,8 @@ func (g *Group) Hold(id ID, hand uint64, c *Copy) (fits bool) {
 }
 
 // makeRoom drops bodies of waiting messages until needs bytes and an eighth of the limit are free. The eighth makes
-// calls rare. If needs is more than seven eighths of the limit, makeRoom drops nothing.
+// calls rare. If needs is more than seven eighths of the limit, makeRoom drops nothing. Messages whose last hand-over
+// does not count, such as snoozed ones, keep their bodies.
 func (g *Group) makeRoom(needs int64) {
 	if needs > g.o.MemoryLimit*7/8 {
 		return

@@ -118,7 +118,7 @@ func (e *entry) message(index int32) *message {
 }
 
 // newEntry returns an entry with room for total messages. It reuses the entry that left the table last, if that has the
-// right size; its stored messages then have old contents, which the method message overwrites.
+// right size. Its messages then have old contents until entry.message overwrites them.
 func (g *Group) newEntry(p *Partition, at position, total int) *entry {
 	e := g.spare
 	if e == nil || cap(e.messages) < total || cap(e.messages) > 2*total {

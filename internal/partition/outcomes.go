@@ -7,7 +7,7 @@ type outcomes struct{ failures uint32 }
 
 const (
 	outcomesKept = 20
-	mostlyFails  = 18 // failures among outcomesKept from which on the application mostly fails
+	mostlyFails  = 18 // so many failures among outcomesKept, or more, are nearly all
 )
 
 func (o *outcomes) add(failed bool) {

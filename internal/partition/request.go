@@ -96,7 +96,7 @@ func (g *Group) sendRequest(now time.Duration, r *request) {
 	}
 	first := slices.MinFunc(missing, func(a, b *message) int { return a.place().compare(b.place()) })
 	r.open, r.answering, r.needsAnother, r.readingWhenSent = true, false, false, g.reading.at(now)
-	if r.tries++; !r.partition.isAnswering() {
+	if r.tries++; !r.partition.isReachable() {
 		r.tries = min(r.tries, inVain-1)
 	}
 	if g.o.hasOthers() {
@@ -128,10 +128,10 @@ func (r *request) notComing() (all []*message) {
 	return all
 }
 
-// requestOver decides about a request whose pause is over. It ends the request if no message waits for the answer. It
+// pauseOver decides about a request whose pause is over. It ends the request if no message waits for the answer. It
 // sets the timer again while the answer may be in upstream's queue. It gives up after too many requests in vain.
 // Otherwise it sends the request again.
-func (g *Group) requestOver(now time.Duration, r *request) {
+func (g *Group) pauseOver(now time.Duration, r *request) {
 	p := r.partition
 	silent := g.reading.at(now) - max(r.readingWhenSent, p.readingWhenCopyCame)
 	switch {
@@ -139,16 +139,16 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 		r.end()
 	case r.open && silent < r.pause() && !r.isMissing():
 		g.clock.Set(&r.timer, now+r.pause()-silent)
-	case r.tries >= inVain && p.isAnswering():
+	case r.tries >= inVain && p.isReachable():
 		g.forgetAsked(now, r)
 	default:
 		g.sendRequest(now, r)
 	}
 }
 
-// isAnswering reports whether the broker gets requests and answers them: all partitions have a connection, and on
+// isReachable reports whether the broker gets requests and answers them: all partitions have a connection, and on
 // Failover this consumer is the partition's active one.
-func (p *Partition) isAnswering() bool {
+func (p *Partition) isReachable() bool {
 	return p.group.connectedEpoch == p.group.epoch && !p.isInactive()
 }
 

@@ -131,8 +131,8 @@ func (s *settledIDs) age() {
 	s.generations[older], s.generations[recent] = s.generations[recent], nil
 }
 
-// trim keeps the ids of the newest ledgers, up to limit bytes, and forgets the others. It reports whether it forgot
-// any. It does so with the sure ids if from is sure, and with all ids if from is recent.
+// trim keeps the ids of the newest ledgers, up to limit bytes, and forgets the others. It considers only sure ids if
+// from is sure, and all ids if from is recent. It reports whether it forgot any.
 func (s *settledIDs) trim(from int, limit uint64) (forgot bool) {
 	bytes := map[int64]uint64{}
 	for _, of := range s.generations[from:] {

@@ -11,7 +11,7 @@ type Delivery struct {
 	Note       any    // the caller's, from the nack before
 	Count      uint32 // redelivery count
 	Hand       uint64 // the Group's number of the hand-over; 0 for a message's first one if Count is 0
-	FromMemory bool   // the broker was not asked for it
+	FromMemory bool   // Take handed it out, not Arrive
 	Again      bool   // the message was handed out before
 
 	// For observers.
