@@ -23,8 +23,8 @@ type Plan struct {
 // a tick, and wait for the next one, every time.
 func Tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 }
 
-// dueAtOnce makes every due time of pulsar-client-go's own nack tracker fall into 1970, so that each of its ticks sends
-// all requests.
+// dueAtOnce is a NackPrecisionBit that rounds every due time of pulsar-client-go's own nack tracker down to 1970, so that
+// each tick sends all requests.
 const dueAtOnce = int64(62)
 
 // ackGroup is pulsar-client-go's default of AckGroupingOptions.MaxSize.

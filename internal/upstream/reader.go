@@ -86,8 +86,8 @@ func (r *Reader) take(limit int) {
 }
 
 // Wait returns a channel that yields the next message. Call Wait when Next returned none, and pass the message to Put.
-// While a zero-queue consumer reconnects, Wait does not ask it for a message: if it gave up, its Close would wait for
-// Receive.
+// While a zero-queue consumer reconnects, Wait does not call its Receive: if the consumer gave up, its Close would wait
+// for that Receive.
 func (r *Reader) Wait(reconnects bool) <-chan pulsar.ConsumerMessage {
 	switch {
 	case r.zero == nil:
