@@ -27,7 +27,7 @@ const (
 
 // IsFrom reports whether a message came from a topic, given by its full name, or from a partition of it. A consumer
 // believes the properties of a retry only on messages from its own retry topic: on any other message they are another
-// consumer's, or forged. Three places decide this: isOwnRetry of package reconsume, publisher.isRetry of package
+// consumer's, or forged. Three places decide this: isOwnRetry of package reconsume, settings.isRetry of package
 // redelivery, and, by a rule of its own, isRetry of package inbox.
 func IsFrom(topic string, msg pulsar.Message) bool {
 	name := msg.Topic()
@@ -51,8 +51,8 @@ func ReconsumeTimes(props map[string]string) uint32 {
 	return uint32(min(max(n, 0), math.MaxUint32-1))
 }
 
-// DelayTime returns the delay of a retry, counted from its publish time. ok is false if msg is not a retry of this or
-// another client. The broker may deliver a retry sooner, and much sooner if delayed delivery is switched off. Any
+// DelayTime returns the delay of a retry, counted from its publish time. ok is false if msg is not a retry, or has no
+// valid delay. The broker may deliver a retry sooner, and much sooner if delayed delivery is switched off. Any
 // publisher can forge the properties of a retry.
 func DelayTime(msg pulsar.Message) (delay time.Duration, ok bool) {
 	props := msg.Properties()
@@ -105,8 +105,8 @@ func OutlivesTTL(published time.Time, ttl, delay time.Duration) bool {
 	if ttl == 0 {
 		return false
 	}
-	const most = time.Minute // for the difference of clocks, and to publish the dead letter
-	return time.Until(published.Add(ttl-min(ttl/10, most))) < delay
+	margin := min(ttl/10, time.Minute) // for the difference of clocks, and to publish the dead letter
+	return time.Until(published.Add(ttl-margin)) < delay
 }
 
 // TypeName returns the name of the first exported type in an error's chain; if there is none, the name of the last
