@@ -18,8 +18,8 @@ const (
 	// broker.
 	ShortPause = time.Second
 
-	firstDoublings = 2  // row.doublings in an outage that does not soon follow another one
-	maxDoublings   = 20 // limit of row.doublings
+	doublingsPerOutage = 2  // added to row.doublings by each outage
+	maxDoublings       = 20 // limit of row.doublings
 )
 
 // State says whether there is an outage. The names are those of a circuit breaker.
@@ -149,7 +149,7 @@ func (o *Outage[K]) Try() {
 // with each try, since messages that always fail come in bunches. In an outage that soon follows another one, the
 // number is larger from the beginning.
 func (o *Outage[K]) Looks() int {
-	return min(Most, 1<<min(2*uint(o.tries)+2*(o.row.doublings-firstDoublings), 10))
+	return min(Most, 1<<min(2*uint(o.tries)+2*(o.row.doublings-doublingsPerOutage), 10))
 }
 
 // Probes returns how often a message failed as a probe in this outage, or -1 if it did not fail at all. before says
@@ -204,6 +204,6 @@ func (r *row) note(failed bool) (begins bool) {
 	if r.seen < r.window || r.failed>>r.doublings < r.need {
 		return false
 	}
-	r.seen, r.failed, r.doublings = 0, 0, min(r.doublings+firstDoublings, maxDoublings)
+	r.seen, r.failed, r.doublings = 0, 0, min(r.doublings+doublingsPerOutage, maxDoublings)
 	return true
 }
