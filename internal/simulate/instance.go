@@ -88,10 +88,11 @@ func (i *instance) take() {
 // handle calls the handler. failure is the kind of the event if the handler fails.
 func (i *instance) handle(m *message, failure kind) {
 	i.idle--
-	if !i.beginCall() {
-		failure = succeeds
+	outcome := succeeds
+	if i.beginCall() {
+		outcome = failure
 	}
-	i.schedule(i.Handler, failure, m, i.number)
+	i.schedule(i.Handler, outcome, m, i.number)
 }
 
 // finish settles a message, or keeps it.
@@ -128,7 +129,8 @@ func (i *instance) remember(m *message) {
 	m.counts[i.number] = m.count
 }
 
-// seemsBroken reports whether the instance itself seems to be the cause of failures.
+// seemsBroken reports whether the instance itself seems to be the cause of failures, by the same numbers as a Consumer
+// (internal/partition/outcomes.go).
 func (i *instance) seemsBroken() bool {
 	return count(i.last20) >= 18
 }
