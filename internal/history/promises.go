@@ -37,7 +37,7 @@ func (c *Checker) checkOrder(m *message, l *Line) {
 		return
 	}
 	if later := m.key.latest; later != nil && m.number < later.number {
-		if c.mayPass(m, m.key.latestDelivery) {
+		if c.couldComeFirst(m, m.key.latestDelivery) {
 			c.addFinding(Disorder, m, "came after message "+later.name+", which was published later with the same key",
 				m.published, later.published, m.key.latestDelivery, l)
 		}
@@ -53,7 +53,7 @@ func (c *Checker) checkSerial(m *message, l *Line) {
 	}
 	m.handled = true
 	if later := m.key.handled; later != nil && m.number < later.number {
-		if c.mayPass(m, m.key.handledDelivery) {
+		if c.couldComeFirst(m, m.key.handledDelivery) {
 			c.addFinding(Disorder, m, "was handled after message "+later.name+", which was published later with the "+
 				"same key", m.published, later.published, m.key.handledDelivery, l)
 		}
@@ -62,9 +62,9 @@ func (c *Checker) checkSerial(m *message, l *Line) {
 	m.key.handled, m.key.handledDelivery = m, cmp.Or(m.deliveryOf(l), l)
 }
 
-// mayPass reports whether the consumer that got a later message before m could have handled m first: it had received m,
-// or the history has no received events.
-func (c *Checker) mayPass(m *message, later *Line) bool {
+// couldComeFirst reports whether the consumer that got a later message before m could have handled m first: it had
+// received m, or the history has no received events.
+func (c *Checker) couldComeFirst(m *message, later *Line) bool {
 	return !c.receives || slices.ContainsFunc(m.received,
 		func(r *Line) bool { return r.Consumer == later.Consumer && r.At <= later.At })
 }
