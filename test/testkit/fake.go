@@ -47,7 +47,7 @@ func WrapFake(
 			redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
 		require.NoError(t, err)
 		synctest.Wait()
-		log.Reset() // drops the warning that the consumer was not prepared
+		log.Reset() // drops the line that Wrap logs
 		defer c.Close()
 		test(t, c, inner, &log)
 	})

@@ -45,7 +45,7 @@ func positionOf(cm pulsar.ConsumerMessage) Position {
 	return Position{cm.Topic(), cm.ID().EntryID(), cm.ID().BatchIdx()}
 }
 
-// NewStandIn returns a Consumer and the StandIn that it wraps.
+// NewStandIn returns a Consumer and the StandIn that it drives.
 func NewStandIn(
 	t testing.TB, opts pulsar.ConsumerOptions, options ...redelivery.Option,
 ) (*redelivery.Consumer, *StandIn) {
@@ -153,7 +153,7 @@ func (s *StandIn) Truncate() {
 // unacked is a filter that passes messages that were not acknowledged. The caller holds mu.
 func (s *StandIn) unacked(at Position) bool { return s.acked[at] == 0 }
 
-// empty makes the dispatcher drop the messages in the queue, but not those in the MessageChannel.
+// empty makes the dispatcher drop the queue and the backlog, but not the messages in the MessageChannel.
 func (s *StandIn) empty() {
 	<-s.emptied
 	<-s.emptied
