@@ -80,7 +80,7 @@ func TestAckOfBatchIDWithoutFirstMessageSettlesTheRest(t *testing.T) {
 	}
 }
 
-// All means all messages of the batch that the application has.
+// NackID of a batch's id nacks the messages of the batch that the application has.
 func TestNackOfBatchIDRedeliversAllMessages(t *testing.T) {
 	t.Parallel()
 	for _, acked := range []int{0, 1} {

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// Each causes an error, or a warning that Stats.Failed counts. None causes a panic.
+// A bad message or id causes an error, or a warning that Stats.Failed counts, but no panic.
 func TestBadMessagesAndIDsAreRefused(t *testing.T) {
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, log *bytes.Buffer) {
 		var (

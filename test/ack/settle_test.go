@@ -46,8 +46,8 @@ func TestSecondAckAfterRefusedFirstSettles(t *testing.T) {
 	})
 }
 
-// If the first fails, the second calls upstream.
-func TestAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
+// Two calls acknowledge one message at the same time. The first fails.
+func TestAckBesideFailingAckSettles(t *testing.T) {
 	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"Ack":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
 		"AckIDList": func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckIDList([]pulsar.MessageID{m.ID()}) },
@@ -66,7 +66,7 @@ func TestAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 				inner.Gate <- struct{}{}
 				require.ErrorContains(t, <-first, "no")
 				synctest.Wait()
-				require.Empty(t, second, "the second call returned before it tried")
+				require.Empty(t, second, "the second call returned before upstream did")
 				inner.FailAcks(nil)
 				inner.Gate <- struct{}{}
 				require.NoError(t, <-second)

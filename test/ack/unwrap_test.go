@@ -21,7 +21,7 @@ type unwrappable struct{ asReceived }
 
 func (m unwrappable) Unwrap() pulsar.Message { return m.Message }
 
-// renamed is a wrapper that returns another topic than the message.
+// renamed is a wrapper that returns another topic than its message.
 type renamed struct{ asReceived }
 
 func (renamed) Topic() string { return "persistent://public/default/another" }

@@ -290,8 +290,7 @@ func TestReceiveReturnsWhenConsumerGaveUp(t *testing.T) {
 	})
 }
 
-// Upstream unsubscribes from several topics one after the other. If the consumer of one of them is closed, it waits for
-// ever.
+// Upstream unsubscribes from several topics one after the other, and waits for ever if the consumer of one is closed.
 func TestCloseDuringUnsubscribeReturns(t *testing.T) {
 	t.Parallel()
 	if testkit.InOwnProcess(t) {

@@ -201,7 +201,7 @@ func (r *modelRun) end() {
 		r.w.fail("all is settled, but not acknowledged at the broker: %v", open())
 		return
 	}
-	// Until then the Consumer has stopped requesting messages that another consumer got.
+	// In this time the Consumer stops requesting messages that another consumer got.
 	r.w.run(30*time.Minute, func() bool { return false })
 	r.w.run(time.Hour, func() bool { return r.c.Stats().Waiting == 0 })
 	over = true

@@ -17,7 +17,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// The method does nothing else.
+// If the context is done, each method returns its error before it looks at the other arguments.
 func TestDoneContextIsReturnedFirst(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

@@ -35,7 +35,7 @@ func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 }
 
 // In upstream's zero-queue consumer, each Receive whose context ends leaves a permit at the broker. If the Consumer
-// called it again for each event that wakes a waiting Receive, there would be more permits.
+// called Receive again for each event that wakes a waiting Receive, there would be more permits.
 func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

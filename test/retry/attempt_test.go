@@ -71,7 +71,7 @@ func TestAttemptOfForeignRetryCountsItsReconsumes(t *testing.T) {
 	require.EqualValues(t, 1, attemptOf(t, c, testkit.Receive(t, c)))
 }
 
-// After three deliveries it is 2, whichever call or timeout makes the message a dead letter.
+// After three deliveries the count is 2, whichever call or timeout makes the message a dead letter.
 func TestDeadLetterHasRedeliveryCountOfItsLastDelivery(t *testing.T) {
 	t.Parallel()
 	bg := context.Background()

@@ -14,8 +14,7 @@ import (
 )
 
 // Each time a batch comes again without its acknowledged messages, pulsar-client-go permits the broker more messages
-// than its queue holds. While its queue is full, pulsar-client-go reads no
-// answers of the broker.
+// than its queue holds. While its queue is full, pulsar-client-go reads no answers of the broker.
 func TestMessageIsSettledWhileTheQueueIsFull(t *testing.T) {
 	t.Parallel()
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{

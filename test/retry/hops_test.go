@@ -137,8 +137,8 @@ func TestMaxAgeCountsFromFirstPublication(t *testing.T) {
 	require.Equal(t, props["RECONSUMETIMES"], props["ATTEMPT_COUNT"], "ATTEMPT_COUNT differs from RECONSUMETIMES")
 }
 
-// That is so in this library's options. In upstream's DLQPolicy a short name belongs to public/default, as in
-// pulsar-client-go.
+// A short name in this library's options belongs to the namespace of the topic, but one in DLQPolicy to public/default,
+// as in pulsar-client-go.
 func TestShortTopicNamesGetTheNamespaceOfTheTopic(t *testing.T) {
 	b := testkit.NewBroker(t)
 	namespace := b.Namespace()

@@ -50,7 +50,7 @@ func TestRedeliveredMessageIsNotMoved(t *testing.T) {
 	assert.EqualValues(t, 1, c.Stats().Failed)
 }
 
-// As with upstream, that is so even without DLQ.
+// As with upstream, RetryEnable needs no DLQ for that.
 func TestRetryEnableHasDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)

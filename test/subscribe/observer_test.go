@@ -212,7 +212,6 @@ func TestObserverSeesEachOutcome(t *testing.T) {
 	}
 }
 
-// The test is in virtual time.
 func TestObserverTimesAreExact(t *testing.T) {
 	var x observed
 	testkit.WrapFake(t, func(t *testing.T, c *redelivery.Consumer, inner *testkit.Fake, _ *bytes.Buffer) {

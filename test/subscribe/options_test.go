@@ -115,13 +115,10 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "client is nil")
 }
 
-// With it, only DeadLetter and Permanent make dead letters, and the last delay level repeats.
-func TestUnlimitedDeadLetterPolicyIsAccepted(t *testing.T) {
+func TestDeadLetterPolicyWithoutLimitIsAccepted(t *testing.T) {
 	for _, o := range []redelivery.Option{
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: reconsume.Unlimited}),
-		func() redelivery.Option {
-			return redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "d"})
-		}(),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "d"}),
 	} {
 		_, err := testkit.PreparedOptions(pulsar.ConsumerOptions{Type: pulsar.Shared},
 			redelivery.WithClient(noClient{}), o,
