@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The exploration cannot check these rules, since its worlds are small: numbers, long times, many messages.
+// The rules below are about numbers, long times or many messages. The exploration's worlds are too small for them.
 
 // arrivesAs sends a copy, which change may alter, and lets it arrive.
 func (f *fixture) arrivesAs(id ID, total int32, change func(*Copy)) arrival {
