@@ -5,8 +5,8 @@
 // and goroutines. It serves negative acknowledgements (PIP-106), ack timeouts (PIP-130) and the retry topic (PIP-94)
 // alike.
 //
-// Every policy of this package accepts any redelivery count: its delay is between 0 and the policy's maximum, and never
-// overflows. Only [WithJitter] may exceed the maximum, by up to its fraction.
+// Every policy of this package but [Func] accepts any redelivery count: its delay is between 0 and the policy's
+// maximum, and never overflows. Only [WithJitter] may exceed the maximum, by up to its fraction.
 package backoff
 
 import (
