@@ -8,7 +8,7 @@
 //   - It calls BeforeConsume for each message in the goroutine that received it, before the message can be read.
 //   - It calls the ConsumerEventListener when this consumer, or another one, becomes active on a partition of a
 //     Failover subscription.
-//   - It calls OnConsumerClose for each topic that it stops reading, unless the application closed the whole consumer.
+//   - It calls OnConsumerClose for each topic that it stops reading, with an error unless Close was called.
 package upstream
 
 import (
