@@ -18,12 +18,13 @@ import (
 //
 // Many goroutines call the functions at the same time, with no lock held. A function may call any method of the
 // Consumer, Close included. A panic of a function is not recovered. The goroutine that receives or settles a message
-// calls Delivered and Settled, and waits for them. Goroutines of the Consumer call the other functions, and Settled for
-// ack timeouts and for dead letters of last deliveries. A Seek or Close may skip calls that are still pending.
+// calls Delivered and Settled, and waits for them; Subscribe and Close call Subscribed and Closed. Goroutines of the
+// Consumer call the other functions, and Settled for ack timeouts and for publications that no caller waits for. A Seek
+// or Close may skip calls that are still pending.
 //
-// Dropped is called for three kinds of messages: a copy that comes early and does not fit the memory limit, a message
-// that was received over a connection that is lost, and a message of a Failover partition that came before this
-// Consumer was the active one.
+// Dropped is called for four kinds of messages: a copy that comes early and does not fit the memory limit; a message
+// that was received over a connection that is lost; a message of a Failover partition that came before this Consumer
+// was the active one; and, on Exclusive and Failover, a message that came before an earlier one that is missing.
 type Observer struct {
 	Subscribed func(*Consumer) // the Consumer is made and has received nothing yet
 	Closed     func(*Consumer) // Close is about to return
@@ -32,7 +33,7 @@ type Observer struct {
 	// a message was acknowledged, nacked or published to another topic, or its ack timeout is over
 	Settled func(Settled)
 
-	Buffered  func(Event) // a copy came early, and waits in memory until the message is due
+	Buffered  func(Event) // a copy came early, and is kept in memory
 	Dropped   func(Event) // a message was dropped because it comes again, see above
 	Swallowed func(Event) // a copy of a settled message came; it is acknowledged again and not delivered
 	Asked     func(Event) // the Consumer asks the broker to send a message again

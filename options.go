@@ -155,13 +155,13 @@ const (
 	//   - if at least eighteen of the last twenty messages failed here,
 	//   - before the last delivery by MaxDeliveries,
 	//   - after an ack timeout,
-	//   - if it was not received within 30 seconds after it was due,
+	//   - if it was not received within 30 seconds after it was due (Key_Shared: five),
 	//   - on Key_Shared, if its first failure was more than five seconds ago: its key cannot move to a joining consumer
 	//     while it waits here.
 	//
-	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if the
-	// batch has no settled message and the application has no message of it. With a subscription that is not durable no
-	// message goes back: the broker forgets such a subscription when its connection ends.
+	// A message of a batch goes back only if the application has no message of the batch. Unless the broker keeps
+	// batch-index acknowledgements, no message of the batch may be settled either. With a subscription that is not
+	// durable no message goes back: the broker forgets such a subscription when its connection ends.
 	FromAuto Source = "auto"
 	// FromMemory keeps every message in memory: it comes back to this Consumer, on time, unless the connection is lost.
 	FromMemory Source = "memory"
@@ -176,8 +176,8 @@ const (
 //
 // Messages that do not fit the memory limit always come back through the broker. After a lost connection, or when
 // another consumer becomes active on a Failover partition, messages in memory may belong to another consumer. The
-// Consumer then drops them, and delivers them if the broker sends them again. If an operator clears or skips the
-// backlog, messages in memory are still delivered, except those that FromAuto has returned to the broker.
+// Consumer delivers such a message only if the broker sends it again. If an operator clears or skips the backlog,
+// messages in memory are still delivered, except those that FromAuto has returned to the broker.
 func WithRedeliveryFrom(source Source) Option {
 	source = cmp.Or(source, FromAuto)
 	return func(s *settings) error {
@@ -191,12 +191,10 @@ func WithRedeliveryFrom(source Source) Option {
 
 // WithMemoryLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all
 // partitions: messages that wait until they are due, and messages that the application has. A message takes the bytes
-// of its payload, its keys and its properties plus 512, rounded up by an eighth at most. The buffer of a batch counts
-// once and as a whole, since any message of the batch keeps it alive. A message that does not fit is dropped, and the
-// Consumer asks the broker for it when it is due. On Shared and Key_Shared the broker counts such a request as a
-// redelivery: a retry that comes early and does not fit begins with redelivery count 1, and so has one delivery less by
-// MaxDeliveries. With Chan one more message may be kept: one that was offered on the channel and withdrawn again, for
-// instance by Pause.
+// of its payload, its keys and its properties plus 512, and 48 for each property, rounded up by an eighth at most. The
+// buffer of a batch counts once and as a whole, since any message of the batch keeps it alive. A message that does not
+// fit is dropped, and the Consumer asks the broker for it when it is due. With Chan one more message may be kept: one
+// that was offered on the channel and withdrawn again, for instance by Pause.
 func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {
@@ -216,8 +214,8 @@ func WithObserver(o Observer) Option {
 	}
 }
 
-// WithLogger (default: slog.Default()) sets where the Consumer reports failures that it cannot return as errors.
-// Payloads and properties of messages are never logged.
+// WithLogger (default: slog.Default()) sets where the Consumer logs failures that it cannot return as errors, dead
+// letters and, at Debug, all decisions. Payloads and properties of messages are never logged.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {

@@ -139,7 +139,7 @@ func awaitMove(finish func() error, err error) error {
 }
 
 // DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs
-// WithDeadLetterPolicy, DLQ or a retry topic. Its errors are those of ReconsumeLaterNext.
+// WithDeadLetterPolicy, DLQ, WithReconsumer or a retry topic. Its errors are those of ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
 	if ctx == nil {
 		ctx = context.Background()

@@ -14,7 +14,7 @@ type Stats struct {
 	Ready   int // those of Waiting whose delay is over: they wait for the broker or the next Receive
 	// size of the messages in memory, including those that the application has; see WithMemoryLimit
 	BufferedBytes int64
-	Buffered      uint64 // copies that the broker sent early and that wait in memory until they are due
+	Buffered      uint64 // copies that the broker sent early and that were kept in memory
 	Dropped       uint64 // messages that were dropped because they come again; see Observer.Dropped
 	Redelivered   uint64 // deliveries after a nack or an ack timeout; not of a message that was only snoozed
 	Swallowed     uint64 // copies of settled messages; they were acknowledged again and not delivered

@@ -22,7 +22,8 @@ import (
 // unfinished batches: see WithoutBatchIndexAcks. RetryEnable without DLQ means dead letters after 16 deliveries, as in
 // pulsar-client-go; with WithReconsumeBackoff there are none. The broker cannot redeliver messages of non-persistent
 // topics: they pass through, and Subscribe logs a warning. An error is pulsar-client-go's own, with the topic and the
-// subscription before it, or satisfies errors.Is(err, ErrInvalidOption), or says that client is nil.
+// subscription before it, or satisfies errors.Is(err, ErrInvalidOption), or says that client is nil or that the log of
+// attempts cannot be read.
 func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Option) (*Consumer, error) {
 	if client == nil {
 		return nil, errors.New("redelivery: client is nil, want a pulsar.Client")
