@@ -29,8 +29,8 @@ const (
 	Deliver  Verdict = iota // the message goes to the application
 	AckAgain                // the message is settled: acknowledge it again
 	Buffered                // the Group has the message and keeps the body: nothing to do
-	// the copy is not used, and the message comes again: there is no room for the body, or the broker sent the copy
-	// before a loss, or before this consumer became active
+	// the copy is not used, and the message comes again: there is no room for the body, or the copy is older than a
+	// loss or the activation of this consumer, or follows a gap
 	Dropped
 )
 

@@ -173,9 +173,9 @@ func (p *Partition) requestDropped(now time.Duration, epoch uint64) (asked bool)
 	return asked
 }
 
-// dropOld drops a copy that the broker sent before a loss, or before this consumer became active. The broker usually
-// sends the message again, after older ones. It does not do so if it began to send before the listener reported that
-// this consumer is active. So the message is awaited, and requested if it does not come.
+// dropOld drops a copy for which Partition.drops returned true. The broker usually sends the message again, after older
+// ones. It does not do so if it began to send before the listener reported that this consumer is active. So the message
+// is awaited, and requested if it does not come.
 func (g *Group) dropOld(now time.Duration, m *message, c *Copy) {
 	switch p := m.entry.partition; {
 	case m.state == Unseen && p.isInactive(): // the active consumer gets it

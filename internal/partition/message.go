@@ -49,7 +49,7 @@ type message struct {
 	queued    bool  // it is in Group.ready
 	undecided bool  // an open transaction acknowledges it, and may be aborted
 
-	timer       timer         // the ack timeout, the delay, or the time to give it back
+	timer       timer         // the ack timeout, the delay, the time to give it back, or undecidedTime
 	timeout     time.Duration // how long the ack timeout is; 0 for none
 	due         time.Duration // when its delay is over; 0 after the next hand-over
 	firstFailed time.Duration // when the application first failed on it; 0 for never

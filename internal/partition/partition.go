@@ -24,8 +24,8 @@ type Partition struct {
 	readEpoch   uint64             // the epoch in which the broker sent the copies that are read now
 	coming      map[place][]coming // copies that the broker sent and that are not read yet, oldest first; nil once calm
 	lastSent    uint64             // number of the copy that the broker sent last
-	lastRead    uint64             // number of the copy of coming that was read last
-	gap         gap                // where the broker rewinds: copies that were dropped
+	lastRead    uint64             // largest number of a copy of coming that was read
+	gap         gap                // where the broker rewinds
 
 	sentEpoch           uint64        // the newest epoch in which the broker sent something
 	sentAt              time.Duration // when the broker first sent something in sentEpoch

@@ -9,7 +9,7 @@ import (
 type request struct {
 	partition       *Partition
 	entry           *entry        // nil for all of a partition
-	open            bool          // it was sent, and its answer may be on its way
+	open            bool          // its answer may be on its way: it was sent, or the broker sends by itself
 	answering       bool          // where the broker rewinds: the answer has begun to come
 	needsAnother    bool          // where the broker rewinds: a message became due after the answer had passed it
 	tries           int           // requests since an answer came
