@@ -64,11 +64,11 @@ func (g *Group) Arrive(now time.Duration, c *Copy, d *Delivery) (verdict Verdict
 			epoch = g.epoch
 		}
 		if p.drops(at, c.Object, epoch) {
-			e.ack.again = true
+			e.ack.repeated = true
 			g.dropOld(now, m, c)
 			return Dropped, again
 		}
-		g.learn(now, e, m, epoch)
+		g.learnIndexAcks(now, e, m, epoch)
 		e.ack.copyCame(m.index, epoch)
 		m.id, m.epoch = c.Object, epoch
 		m.earlier = c.Earlier
@@ -105,7 +105,7 @@ func (g *Group) entry(p *Partition, e *entry, at position, total int32) *entry {
 			if settled.has(index) {
 				e.message(index).move(Settled)
 				e.ack.settled++
-				e.ack.again = true
+				e.ack.repeated = true
 			}
 		}
 	}

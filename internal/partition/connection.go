@@ -157,7 +157,7 @@ func (p *Partition) requestDropped(now time.Duration, epoch uint64) (asked bool)
 			p.gap.widen(at)
 			object = c.object
 		case m != nil && m.state == Asked:
-			m.id, m.entry.ack.again = c.object, true
+			m.id, m.entry.ack.repeated = c.object, true
 			g.sendRequest(now, g.requestOf(m.entry))
 			asked = true
 		default:

@@ -7,11 +7,11 @@ import "time"
 // deliveries do not add up. So the last acknowledgement of an entry that came more than once has to name the
 // whole entry.
 type entryAck struct {
-	total   int32 // number of messages of the entry
-	settled int32 // number of settled messages
-	last    int32 // index of the message that came last
-	again   bool  // the entry came more than once
-	came    bool  // a message of the entry came
+	total    int32 // number of messages of the entry
+	settled  int32 // number of settled messages
+	last     int32 // index of the message that came last
+	repeated bool  // the entry came more than once
+	came     bool  // a message of the entry came
 
 	settledAt time.Duration // when a message was last settled
 	settledIn uint64        // the epoch in which a message was last settled
@@ -22,7 +22,7 @@ type entryAck struct {
 // indexes, over one connection.
 func (a *entryAck) copyCame(index int32, epoch uint64) {
 	if a.came && (index <= a.last || epoch != a.epoch) {
-		a.again = true
+		a.repeated = true
 	}
 	a.came, a.last, a.epoch = true, index, epoch
 }
@@ -34,4 +34,4 @@ func (a *entryAck) isLast() bool { return a.settled+1 >= a.total }
 func (a *entryAck) isComplete() bool { return a.settled >= a.total }
 
 // needsWhole reports whether the acknowledgement that completes the entry has to name the whole entry.
-func (a *entryAck) needsWhole() bool { return a.again && a.total > 1 }
+func (a *entryAck) needsWhole() bool { return a.repeated && a.total > 1 }

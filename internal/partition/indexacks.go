@@ -12,7 +12,7 @@ const (
 	KeptIndexAcks                     // the client sends it, and the broker leaves the message out of its batch
 )
 
-// IndexAcks returns the present value. Copies may change it: see learn.
+// IndexAcks returns the present value. Copies may change it: see learnIndexAcks.
 func (g *Group) IndexAcks() IndexAcks { return g.o.IndexAcks }
 
 // MayLeaveOut reports whether the broker may have sent a batch without its acknowledged messages.
@@ -24,9 +24,9 @@ func (g *Group) MayLeaveOut(now time.Duration) bool {
 	return g.o.IndexAcks == KeptIndexAcks
 }
 
-// learn finds out from a copy whether the broker keeps batch-index acknowledgements: the protocol does not say. The
+// learnIndexAcks finds out from a copy whether the broker keeps batch-index acknowledgements: the protocol does not say. The
 // broker surely has an acknowledgement that is old enough and was not sent shortly before a loss.
-func (g *Group) learn(now time.Duration, e *entry, m *message, epoch uint64) {
+func (g *Group) learnIndexAcks(now time.Duration, e *entry, m *message, epoch uint64) {
 	a := &e.ack
 	if g.o.IndexAcks == NoIndexAcks {
 		return
@@ -34,7 +34,7 @@ func (g *Group) learn(now time.Duration, e *entry, m *message, epoch uint64) {
 	// If the copy continues the delivery of the previous copy, or is the first copy of its entry, the broker has left
 	// out the messages of the batch that were skipped. (After a Seek into the middle of a batch this is wrong. A settled
 	// message that comes again corrects it.)
-	isFirst := !a.came && !a.again
+	isFirst := !a.came && !a.repeated
 	continues := a.came && m.index > a.last && a.epoch == epoch
 	first := int32(0)
 	if continues {

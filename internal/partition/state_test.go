@@ -206,7 +206,7 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 			continue
 		}
 		a := entry.ack
-		x.bools(a.again, a.came, a.epoch == g.epoch)
+		x.bools(a.repeated, a.came, a.epoch == g.epoch)
 		x.int(int64(a.last))
 		x.int(int64(a.total))
 		x.request(g.Group, cmp.Or(entry.request, &request{}))
