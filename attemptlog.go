@@ -64,7 +64,7 @@ func (s *settings) openLog(failed func(error)) (*attempts.Log, error) {
 		return nil, nil
 	}
 	name := topicname.In(origin, cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(origin), subscription)))
-	if err := cmp.Or(s.checkFirst("WithAttemptLog", s.attempts.Topic), checkName("WithAttemptLog's topic", name),
+	if err := cmp.Or(s.checkDefaultTopic("WithAttemptLog", s.attempts.Topic), checkName("WithAttemptLog's topic", name),
 		checkUnread(s.opts, name, "WithAttemptLog's topic")); err != nil {
 		return nil, err
 	}
@@ -117,8 +117,8 @@ func (c *Consumer) logUnusable(err error) {
 	}
 }
 
-// recall adds the log's record of an arriving message to cp.
-func (c *Consumer) recall(msg pulsar.Message, cp *partition.Copy) {
+// addRecord adds the log's record of an arriving message to cp.
+func (c *Consumer) addRecord(msg pulsar.Message, cp *partition.Copy) {
 	if c.attempts == nil {
 		return
 	}
@@ -141,7 +141,7 @@ func (c *Consumer) raiseCount(d *partition.Delivery) {
 // isStillDue reports whether a message may be handed out again now. It returns false, and the message waits, if another
 // consumer has failed on the message since or may be handling it.
 func (c *Consumer) isStillDue(d *partition.Delivery) bool {
-	if c.attempts == nil || !d.Again && !d.FromMemory { // recall has read the log for a new copy
+	if c.attempts == nil || !d.Again && !d.FromMemory { // addRecord has read the log for a new copy
 		return true
 	}
 	r, ok := c.attempts.Again(keyOf(d.ID))
@@ -165,9 +165,9 @@ func keyOf(id partition.ID) attempts.Key {
 	return attempts.Key{Topic: id.Topic, Ledger: id.Ledger, Entry: id.Entry, Index: max(0, id.Index)}
 }
 
-// logFailure writes to the log that the application failed on a message, and removes the record if the message was
+// recordFailure writes to the log that the application failed on a message, and removes the record if the message was
 // settled in the meantime.
-func (c *Consumer) logFailure(d *partition.Delivery, delay time.Duration, how nackOptions) {
+func (c *Consumer) recordFailure(d *partition.Delivery, delay time.Duration, how nackOptions) {
 	if c.attempts == nil {
 		return
 	}

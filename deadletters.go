@@ -191,7 +191,7 @@ func (c *Consumer) nackAndMove(d partition.Delivery, f partition.Failure, reason
 		return
 	}
 	if !f.Uncounted {
-		c.logFailure(&d, f.Delay, nackOptions{reason: reason})
+		c.recordFailure(&d, f.Delay, nackOptions{reason: reason})
 	}
 	c.letters.add(c, func() {
 		_ = c.moveAsync(c.publishing, d, start, func(err error) {

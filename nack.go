@@ -189,7 +189,7 @@ func (c *Consumer) decideNack(n name, msg pulsar.Message, d partition.Delivery, 
 		if msg != nil && i.Body == nil { // the group did not keep the body
 			c.warnOfLimit(nacked.ID.Topic, n.object)
 		}
-		c.logFailure(&nacked, delay, how)
+		c.recordFailure(&nacked, delay, how)
 		c.reportNack(nacked, msg, delay, how)
 	}
 	return nil
@@ -257,7 +257,7 @@ func (c *Consumer) RedeliverNow() (n int) {
 
 // reportTimeout logs a failure for a message whose ack timeout is over, and reports it to observers.
 func (c *Consumer) reportTimeout(d partition.Delivery) {
-	c.logFailure(&d, 0, nackOptions{reason: errTimedOut})
+	c.recordFailure(&d, 0, nackOptions{reason: errTimedOut})
 	if c.observer.Settled != nil {
 		e := c.settledEvent(&d, nil, TimedOut, c.now())
 		c.observerCalls.add(c, func() { c.observer.Settled(e) })

@@ -87,9 +87,9 @@ func (s *settings) readTopics(consumer pulsar.Consumer) (retryTopic string, err 
 	return retryTopic, nil
 }
 
-// checkFirst refuses a wrapped consumer of several topics if an option names no topic: nothing shows which topic is the
-// first.
-func (s *settings) checkFirst(option, topic string) error {
+// checkDefaultTopic refuses a wrapped consumer of several topics if an option names no topic: nothing shows which topic
+// is the first.
+func (s *settings) checkDefaultTopic(option, topic string) error {
 	if topics := s.opts.Topics; s.isWrapped && topic == "" && len(topics) > 1 {
 		return invalid("the wrapped consumer", "of "+strings.Join(topics, " and "),
 			"Topic in "+option+" for several topics")
@@ -98,7 +98,7 @@ func (s *settings) checkFirst(option, topic string) error {
 }
 
 // isShared reports whether the subscription is known to be Shared or Key_Shared.
-func (s *settings) isShared() bool { return !s.isWrapped && delays(s.opts.Type) }
+func (s *settings) isShared() bool { return !s.isWrapped && brokerDelays(s.opts.Type) }
 
 // gainsByIndexAcks reports whether Subscribe may switch batch-index acknowledgement on. It returns false in three
 // cases, where batch-index acknowledgement would do harm. If acknowledgements are not grouped, each is a command of its

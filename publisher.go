@@ -16,7 +16,7 @@ import (
 // created later, for the first messages (reconsume/producer.go).
 func (s *settings) openPublisher() error {
 	opts, policy, origin := s.opts, s.deadLetterPolicy, originOf(s.opts)
-	s.publishWith(s.reconsumer)
+	s.setPublisher(s.reconsumer)
 	switch {
 	case s.reconsumer != nil: // its retry topic may be one that the consumer reads
 		return checkUnread(opts, s.reconsumer.DeadLetterTopic(), "the dead letter topic")
@@ -25,7 +25,7 @@ func (s *settings) openPublisher() error {
 	case !s.isWrapped && (origin == "" || opts.SubscriptionName == ""):
 		return nil // client.Subscribe returns the error
 	}
-	if err := cmp.Or(checkPersistent(topicsOf(opts)), s.checkFirst("WithDeadLetterPolicy", policy.Topic),
+	if err := cmp.Or(checkPersistent(topicsOf(opts)), s.checkDefaultTopic("WithDeadLetterPolicy", policy.Topic),
 		checkName("the dead letter topic", policy.Topic), checkName("the retry topic", policy.RetryTopic)); err != nil {
 		return err
 	}
@@ -65,13 +65,13 @@ func (s *settings) openPublisher() error {
 	if s.retries && dead == r.RetryTopic() {
 		return invalid("the dead letter topic", dead, "another one than the retry topic")
 	}
-	s.publishWith(r)
+	s.setPublisher(r)
 	return nil
 }
 
-// publishWith sets the publisher to one that uses a Reconsumer, or to none if r is nil. With Discard, a discarder in
+// setPublisher sets the publisher to one that uses a Reconsumer, or to none if r is nil. With Discard, a discarder in
 // front of it acknowledges messages that would become dead letters.
-func (s *settings) publishWith(r *reconsume.Reconsumer) {
+func (s *settings) setPublisher(r *reconsume.Reconsumer) {
 	if r != nil {
 		s.publisher, s.DeadLetterTopic = r.Publisher(s.retries), r.DeadLetterTopic()
 		if s.retries || r == s.reconsumer {

@@ -163,7 +163,7 @@ func (c *Consumer) describe(cm *pulsar.ConsumerMessage, cp *partition.Copy) {
 		cp.Earlier = max(publishing.Attempts(cm.Message), counted) - counted
 		cp.Wait = waitOf(cm.Message)
 	}
-	c.recall(cm.Message, cp)
+	c.addRecord(cm.Message, cp)
 }
 
 // wait waits for a message from upstream, or for wakeUp.

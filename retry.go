@@ -61,11 +61,11 @@ func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, 
 // to the message's; nil for none. A negative delay counts as 0.
 func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
 	properties map[string]string, options ...ReconsumeOption) error {
-	return c.later(ctx, msg, after(publishing.Retry{Delay: delay, Properties: properties}), options)
+	return c.later(ctx, msg, always(publishing.Retry{Delay: delay, Properties: properties}), options)
 }
 
-// after returns a function that returns how for every message.
-func after(how publishing.Retry) func(pulsar.Message) (publishing.Retry, error) {
+// always returns a function that returns how for every message.
+func always(how publishing.Retry) func(pulsar.Message) (publishing.Retry, error) {
 	return func(pulsar.Message) (publishing.Retry, error) { return how, nil }
 }
 
@@ -87,7 +87,7 @@ func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, proper
 		about = []any{"topic", cmp.Or(n.Topic, orZero(msg.Topic)), "message", n.object}
 	}
 	err := c.later(context.Background(), msg,
-		after(publishing.Retry{Delay: delay, Properties: properties, Callback: func(err error) {
+		always(publishing.Retry{Delay: delay, Properties: properties, Callback: func(err error) {
 			if err != nil {
 				c.logFailed(what, err, about...) // observers know it already
 				c.Nack(msg)

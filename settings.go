@@ -198,7 +198,7 @@ func (s *settings) checkRetries() error {
 	case noRetryTopic && s.NackRetryTopic > 0:
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too",
 			ErrInvalidOption)
-	case !delays(s.opts.Type) && (s.Reconsume != nil || s.NackRetryTopic > 0):
+	case !brokerDelays(s.opts.Type) && (s.Reconsume != nil || s.NackRetryTopic > 0):
 		return invalid("ConsumerOptions.Type", typeNames[opts.Type], "Shared or Key_Shared with WithReconsumeBackoff "+
 			"and WithNackRetryTopic: the broker delays on no other")
 	}

@@ -91,8 +91,8 @@ func checkName(what, topic string) error {
 	return nil
 }
 
-// delays reports whether the broker delays messages on subscriptions of a type.
-func delays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == pulsar.KeyShared }
+// brokerDelays reports whether the broker delays messages on subscriptions of a type.
+func brokerDelays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == pulsar.KeyShared }
 
 var typeNames = map[pulsar.SubscriptionType]string{pulsar.Exclusive: "Exclusive", pulsar.Failover: "Failover",
 	pulsar.Shared: "Shared", pulsar.KeyShared: "Key_Shared"}
