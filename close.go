@@ -17,10 +17,10 @@ import (
 const patience = 500 * time.Millisecond
 
 // Done returns a channel that is closed when the Consumer is closed or gives up. The Consumer gives up when
-// pulsar-client-go closes the inner consumer: after MaxReconnectToBroker attempts, or because other code closes the
-// client. Receive then returns pulsar-client-go's error. After Wrap, or with TopicsPattern, the Consumer notices the
-// end of the inner consumer only once a Receive has taken all prefetched messages and waits. Any number of goroutines
-// may wait on the channel.
+// pulsar-client-go closes the inner consumer: after MaxReconnectToBroker attempts, after an error that it does not
+// retry, such as TopicNotFound, or because other code closes the client. Receive then returns pulsar-client-go's error.
+// After Wrap, or with TopicsPattern, the Consumer notices the end of the inner consumer only once a Receive has taken
+// all prefetched messages and waits. Any number of goroutines may wait on the channel.
 func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 
 // Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. It
