@@ -117,7 +117,8 @@ func (p *Partition) readCopy(now time.Duration, at place, object any) {
 	c := copies[i]
 	passed := c.number > p.lastRead+1
 	p.readEpoch, p.lastRead = c.epoch, max(p.lastRead, c.number)
-	if p.coming[at] = copies[i+1:]; i+1 == len(copies) {
+	p.coming[at] = copies[i+1:]
+	if i+1 == len(copies) {
 		delete(p.coming, at)
 	}
 	if c.isReset {

@@ -100,7 +100,8 @@ func (g *Group) Unacknowledged() (most int) {
 	for _, p := range g.partitions {
 		n := 0
 		for _, e := range p.entries {
-			if n += int(e.ack.total); g.o.IndexAcks == KeptIndexAcks {
+			n += int(e.ack.total)
+			if g.o.IndexAcks == KeptIndexAcks {
 				n -= int(e.ack.settled)
 			}
 		}

@@ -49,7 +49,8 @@ func (g *Group) Hold(id ID, hand uint64, c *Copy) (fits bool) {
 	if m == nil || !m.isWith(hand) || m.body != nil {
 		return true
 	}
-	if g.keep(m, c); m.body == nil && !g.o.NonDurable {
+	g.keep(m, c)
+	if m.body == nil && !g.o.NonDurable {
 		g.makeRoom(c.Size + c.Buffer)
 		g.keep(m, c)
 	}

@@ -123,7 +123,8 @@ func (g *Group) newEntry(p *Partition, at position, total int) *entry {
 	e := g.spare
 	if e == nil || cap(e.messages) < total || cap(e.messages) > 2*total {
 		e = &entry{}
-		if e.messages = e.one[:]; total > 1 {
+		e.messages = e.one[:]
+		if total > 1 {
 			e.messages, e.block = make([]*message, total), make([]message, total)
 		}
 	}

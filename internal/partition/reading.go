@@ -36,7 +36,8 @@ func (r *reading) at(now time.Duration) time.Duration {
 // ReceiverWaits notes that the application waits for a message and that none is there.
 func (g *Group) ReceiverWaits(now time.Duration) {
 	r := &g.reading
-	if r.at(now); !r.waits {
+	r.at(now)
+	if !r.waits {
 		r.waits, r.last, r.began = true, now, now
 	}
 }
@@ -61,7 +62,8 @@ func (g *Group) ReceiverWaitTime(now time.Duration) time.Duration {
 // took notes that a message was taken from upstream.
 func (g *Group) took(now time.Duration, p *Partition) {
 	r := &g.reading
-	if g.ReceiverContinues(now); now > r.last {
+	g.ReceiverContinues(now)
+	if now > r.last {
 		r.total += min(now-r.last, stepTime)
 		r.last = now
 	}

@@ -96,7 +96,8 @@ func (g *Group) sendRequest(now time.Duration, r *request) {
 	}
 	first := slices.MinFunc(missing, func(a, b *message) int { return a.place().compare(b.place()) })
 	r.open, r.answering, r.needsAnother, r.readingWhenSent = true, false, false, g.reading.at(now)
-	if r.tries++; !r.partition.isReachable() {
+	r.tries++
+	if !r.partition.isReachable() {
 		r.tries = min(r.tries, inVain-1)
 	}
 	if g.o.hasOthers() {
