@@ -129,7 +129,8 @@ func (c *Consumer) ackList(list []listedAck, consumer pulsar.Consumer) {
 	var errs pulsar.AckError
 	hasErrs := errors.As(err, &errs)
 	for i, a := range together {
-		if a.err = err; hasErrs {
+		a.err = err
+		if hasErrs {
 			a.err = errs[ids[i]]
 		}
 	}

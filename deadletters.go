@@ -179,8 +179,8 @@ func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, h
 }
 
 // nackAndMove nacks a message and publishes it to another topic, on a goroutine of the Consumer, in the order of the
-// calls. The message waits meanwhile. If it cannot be published, it comes back after f.Delay. If f.Delay is over before
-// the publication begins, the message also comes back, and is not published.
+// calls. The message waits meanwhile. If it cannot be published, it comes back after f.Delay. If it comes back before
+// the publication begins, it is not published.
 func (c *Consumer) nackAndMove(d partition.Delivery, f partition.Failure, reason error, what string,
 	start publication) {
 	f.ID, f.Hand, f.Copy = d.ID, d.Hand, copyOf(d.Body.(pulsar.Message))

@@ -57,7 +57,8 @@ func (c *Consumer) GiveBack() error {
 // detach closes the inner consumer, so that the broker gets all messages back. The caller has the turn.
 func (c *Consumer) detach() error {
 	if c.inner.subscribing != nil { // an attempt to subscribe is under way
-		if _ = c.resubscribe(c.ended); c.isOver() {
+		_ = c.resubscribe(c.ended)
+		if c.isOver() {
 			return ErrClosed
 		}
 	}

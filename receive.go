@@ -256,7 +256,8 @@ func (c *Consumer) receiveError(ctx context.Context, err error) error {
 		return err
 	}
 	if c.closing.Load() {
-		if c.awaitClosed(ctx); ctx.Err() != nil {
+		c.awaitClosed(ctx)
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}

@@ -229,7 +229,8 @@ func (c *Consumer) beginMove(ctx context.Context, x partition.Delivery, start pu
 	return func() error {
 		err := wait()
 		stopReading()
-		if stop(); err != nil && c.isOver() && !errors.Is(err, ErrClosed) {
+		stop()
+		if err != nil && c.isOver() && !errors.Is(err, ErrClosed) {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
 		cancel(nil)
