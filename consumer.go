@@ -140,7 +140,6 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 	}
 }
 
-// newReader makes a Reader of the present inner consumer.
 func (c *Consumer) newReader() {
 	_, ahead := c.settings.buffer()
 	c.reader = upstream.NewReader(c.ended, c.current(), ahead, c.receiveFailed)

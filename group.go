@@ -99,7 +99,6 @@ func (c *Consumer) alarmOver() {
 // stopped.
 const checkTime = time.Second
 
-// carryOut carries out the group's decisions.
 func (c *Consumer) carryOut(d *partition.Decisions) {
 	for _, r := range d.Requests {
 		c.request(r)
@@ -131,7 +130,6 @@ func (c *Consumer) request(r partition.Request) {
 	}
 }
 
-// lost handles the loss of a connection.
 func (c *Consumer) lost() {
 	now := c.lock()
 	c.loss.any.Store(true)

@@ -208,7 +208,6 @@ func all[E any](observers []Observer, of func(Observer) func(E)) func(E) {
 	}
 }
 
-// event returns an Event about a message.
 func (c *Consumer) event(topic string, id pulsar.MessageID, msg pulsar.Message) Event {
 	return Event{c, topic, c.settings.Subscription, id, msg}
 }

@@ -196,7 +196,6 @@ func (s *settings) queue() int {
 	return defaultQueue
 }
 
-// plan says how to subscribe.
 func (s *settings) plan() upstream.Plan {
 	channel, _ := s.buffer()
 	return upstream.Plan{Resolution: s.resolution, Channel: channel, AckTime: s.ackTime,

@@ -127,7 +127,6 @@ func (c *Consumer) interrupt() error {
 	return nil
 }
 
-// forget forgets the messages received before.
 func (c *Consumer) forget() {
 	c.acksAgain.clear()
 	c.letters.clear()

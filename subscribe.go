@@ -189,7 +189,6 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	return c, nil
 }
 
-// newSettings applies options.
 func newSettings(client pulsar.Client, options []Option) (*settings, error) {
 	s := &settings{client: client, logger: slog.Default()}
 	s.MemoryLimit, s.Source = DefaultMemoryLimit, FromAuto
