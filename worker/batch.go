@@ -92,8 +92,8 @@ func (w *Worker) handleBatch(ctx context.Context, handler BatchHandler, msgs []p
 	return handler(ctx, msgs)
 }
 
-// spread sets the error of each message by the result of a BatchHandler, and reports whether all have the same
-// error.
+// spread sets the error of each message by the result of a BatchHandler, and reports whether the batch failed as a
+// whole.
 func (w *Worker) spread(err error, outcomes []outcome) bool {
 	each, whole := w.split(err)
 	for _, i := range slices.Sorted(maps.Keys(each)) {

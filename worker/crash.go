@@ -141,8 +141,8 @@ func (c *crashes) share(tasks []task) int {
 	return len(tasks)
 }
 
-// admit waits until a handler may have the slot's first n messages, and returns how many of them the handler may have.
-// If some are lost by then, admit returns 0 for now: the record of a lost message would make its new consumer wait.
+// admit waits until a handler may have the slot's first n messages, and returns n. If some are lost by then, admit
+// removes the records of all n and returns 0: the record of a lost message would make its new consumer wait.
 func (s *slot) admit(n int) (admitted int, err error) {
 	keys := keysOf(s.tasks[:n])
 	s.returned, err = s.crashes.admit(s.tasks[:n])

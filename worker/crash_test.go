@@ -26,7 +26,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// The other messages of its batch are handled. No classifier gets the error.
+// A message at the limit becomes a dead letter. The other messages of its batch are handled, and the classifier does not
+// get the message's error.
 func TestMessageAtTheCrashLimitIsNotHandled(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2} {
@@ -84,7 +85,7 @@ func TestMessageAtTheCrashLimitIsNotHandled(t *testing.T) {
 	}
 }
 
-// The message cannot become a dead letter. It is nacked each time it comes.
+// Since the message cannot become a dead letter, it is nacked each time it comes.
 func TestMessageAtTheCrashLimitIsNotHandledWithoutADeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	c, _, _ := afterACrash(t, 1, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))

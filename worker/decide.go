@@ -80,8 +80,8 @@ func cause(err error) error {
 	return err
 }
 
-// read is the function read, but methods of err may panic, as those of a nil pointer do. If one panics, an error that
-// names the type of err replaces err.
+// read calls the function read, and recovers a panic of a method of err, as of a nil pointer. An error that names the
+// type of err then replaces err.
 func (w *Worker) read(err error) (o outcome) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -37,7 +37,7 @@
 // # Order, batches, outages
 //
 // [WithKeyOrder] handles the messages of a key one after the other, retries included: the Worker itself tries a failed
-// message again; until then later messages of its key wait, and other keys go on. With this option,
+// message again. Later messages of its key wait until it is settled, and other keys go on. With this option,
 // redelivery.WithNackRetryTopic has no effect on messages with a key. [NewBatch] calls a handler with many messages. If
 // the handler returns a [BatchError], they are settled one by one. [WithPauseOnFailure] notices when most messages
 // fail, and then tries one message at a time until one succeeds. [WithMaxAge] makes dead letters of old messages that

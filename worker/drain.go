@@ -73,7 +73,7 @@ func (r *run) stuck() []error {
 				patience, s.names()))
 		case settling:
 			errs = append(errs, fmt.Errorf("worker: handled, but not settled yet: %v", s.names()))
-		default: // idle
+		default: // waiting
 		}
 		s.mu.Unlock()
 	}

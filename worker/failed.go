@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// In this file, a slot decides what becomes of its messages after a failure, after any call in an outage, and after a
-// call with a part of a halved batch.
+// In this file, a slot decides what becomes of its messages after a failure, after a call with a part of a halved
+// batch, and, with WithPauseOnFailure, after any call.
 
 // reportFailures logs the failures, and begins the pauses that the handler asked for.
 func (s *slot) reportFailures(tasks []task) {

@@ -23,7 +23,7 @@ func batchOf(msg pulsar.Message) attempts.Key {
 	return k
 }
 
-var errNothingToFinish = errors.New("worker: no batch is left that was begun")
+var errNothingToFinish = errors.New("worker: no begun batch is left")
 
 // takePoll is how long a slot waits for a message of a batch. Then it checks whether another slot got the last message.
 const takePoll = 20 * time.Millisecond
@@ -96,7 +96,7 @@ func (r *run) isInTime(n int) bool {
 	return !late
 }
 
-// paced updates the average pace after a handler took some time for n messages.
+// paced updates pace after a handler took the time took for n messages.
 func (r *run) paced(took time.Duration, n int) {
 	before, now := r.pace.Load(), int64(took)/int64(max(1, n))
 	if before > 0 {

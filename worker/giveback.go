@@ -28,7 +28,7 @@ func (r *run) resting() (ends func()) {
 	}
 }
 
-// giveBackAtRest is giveBack for a slot that already rests.
+// giveBackAtRest calls giveBack for a slot that rests already. ends does nothing: the slot goes on resting.
 func (r *run) giveBackAtRest() (ends func()) {
 	r.rest.turn.lock()
 	defer r.rest.turn.unlock()

@@ -85,7 +85,7 @@ func TestCallbacksMayCallTheirWorker(t *testing.T) {
 	}
 }
 
-// In all cases but the first no slot receives.
+// In the case idle all slots receive. In the other cases no slot does.
 func TestLostConsumerEndsRunThoughNoSlotReceives(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error
@@ -120,7 +120,7 @@ func TestLostConsumerEndsRunThoughNoSlotReceives(t *testing.T) {
 	}
 }
 
-// A handler should do neither. If it does, nothing hangs or panics.
+// A handler must not settle its message or close the Consumer. If it does, nothing hangs or panics.
 func TestHandlerMaySettleItsMessageOrCloseTheConsumer(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(*redelivery.Consumer, pulsar.Message) error

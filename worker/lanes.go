@@ -20,7 +20,8 @@ type lanes struct {
 	room       room
 	cancelPull context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
 	idle       int                // slots that wait for wake
-	triedLast  bool               // the message taken last had failed before, and no pull followed
+	// the message taken last had failed before, and pulls since then brought only messages that wait
+	triedLast bool
 
 	wake chan struct{} // wakes one of the idle slots
 }
@@ -94,8 +95,8 @@ func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context)
 	}
 }
 
-// pull takes a message from the Consumer. out is false if the caller gets no message: Receive was interrupted, or an
-// earlier message of the key is in a handler or waits for its next try.
+// pull takes a message from the Consumer. out is false if the caller gets no message: Receive was interrupted, or the
+// message waits for its key, is still in a handler, or was dropped.
 func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	var waits bool
 	t.msg, err = l.consumer.Receive(ctx)
@@ -108,7 +109,7 @@ func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 		l.mu.Unlock()
 	}
 	if waits {
-		l.fill(t.msg) // before another message is taken
+		l.checkRoom(t.msg) // before another message is taken
 	}
 	l.mu.Lock()
 	l.triedLast = l.triedLast && waits
@@ -137,8 +138,8 @@ func (l *lanes) keep(t task, o outcome) {
 	if o.verb != snooze {
 		t.tries++
 	}
-	l.fill(t.msg)
-	l.done() // the Consumer may have made room for others
+	l.checkRoom(t.msg)
+	l.freeRoom() // the Consumer may have made room for others
 	if !l.wait(t, o.delay) {
 		l.leave(t, "it failed after Run returned", o.err)
 	}
@@ -216,7 +217,7 @@ func (l *lanes) readyNow() (n int) {
 	return n
 }
 
-// abandon leaves the waiting messages to the broker, after the Run has ended.
+// abandon leaves the waiting messages to the broker, at the end of a drain.
 func (l *lanes) abandon() {
 	if l == nil {
 		return

@@ -45,7 +45,7 @@ type keyed struct {
 	how       result // fails, retryAfter, panics; or permanent, which applies only to the last failure
 }
 
-// end is when all shifts are over but that of the last Worker, which begins then.
+// end is when the shift of the last Worker begins. All other shifts are over by then.
 const end = 5 * time.Minute
 
 func drawCrew(t *rapid.T) crew {

@@ -17,12 +17,12 @@ const deadLetterTimeout = 30 * time.Second
 // letters notes whether the dead letter topic hangs. While it does, only one slot at a time publishes, so that the
 // other slots do not wait.
 type letters struct {
-	hang atomic.Bool // a publication took long, and none has succeeded since
+	hang atomic.Bool // a publication took longer than patience, and none has succeeded since
 	turn turn        // held by the slot that publishes while hang is set
 }
 
-var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is " +
-	"tried again")
+var errLettersHang = errors.New("worker: the broker has not confirmed another dead letter within 5s, so this message " +
+	"is tried again")
 
 // deadLetter publishes a message to the dead letter topic, and returns dead. If publishing fails, it returns o.or, so
 // that the message is tried again. But if the Run is ending, it leaves the message to the broker and returns done.

@@ -39,7 +39,7 @@ func (m *watched) stop() (at time.Duration, lost bool) {
 	return m.done, false
 }
 
-// happened reports whether an event of the kind what happened by a time.
+// happened reports whether an event of a kind happened by a time.
 func (m *watched) happened(what string, until time.Duration) bool {
 	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == what && e.at <= until })
 }

@@ -98,10 +98,10 @@ func WithCancelLost() Option {
 // Worker handles the prefetched rest of these batches, and no other messages, within the drain timeout. By Pulsar's
 // default a broker keeps no batch-index acknowledgements. After a restart such a broker sends a partly acknowledged
 // batch again as a whole, handled messages included. If the Consumer knows that the broker keeps batch-index
-// acknowledgements (see redelivery.IndexAcks), the Worker finishes no batches. It also leaves a batch that cannot be
-// finished in time, judging by the time that handlers took so far, and all batches while it is paused or in an outage.
-// Stats.Unfinished of the Consumer, and "unfinished" in the last line of the log, say how many handled messages will
-// come again. If there are any, that line is a warning.
+// acknowledgements (see redelivery.IndexAcks), the Worker finishes no batches. Nor does it finish batches during Pause,
+// in an outage, or when handlers have been so slow that the drain timeout would not suffice. Stats.Unfinished of the
+// Consumer, and "unfinished" in the last line of the log, say how many handled messages may come again. If there are
+// any, that line is a warning.
 func WithFinishBatches(finish bool) Option {
 	return func(s *settings) error {
 		s.finishBatches = finish

@@ -160,7 +160,8 @@ func (o *outage) putAside(tasks []task) bool {
 		return false
 	}
 	for _, t := range tasks {
-		t.waited, t.retries = true, 0 // all messages of a batch have one count, and these may come into another batch
+		// retries is the same for all messages of a call, and the next call may have others beside these
+		t.waited, t.retries = true, 0
 		o.aside = append(o.aside, t)
 	}
 	o.pauser.interrupt() // a slot that waits for a message to try has one now

@@ -8,7 +8,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// This file drops messages that belong to another consumer when their wait is over.
+// When a message has waited, this file drops it if it belongs to another consumer by then.
 
 // isOurs reports whether a message still belongs to the Consumer. It also reports true if the Consumer is closed, since
 // the next call of the Consumer returns that error.
@@ -39,7 +39,7 @@ func (r *run) mayBegin(t task) bool {
 func (l *lanes) lose(t task) {
 	l.dropLost(t.lane)
 	if !l.ending() {
-		l.done(t)
+		l.freeRoom(t)
 		l.holdBack(t.lane)
 	}
 }
@@ -85,7 +85,7 @@ func (l *lanes) dropLost(of *lane) {
 		l.wakeOne() // another slot may take the next message
 	}
 	l.mu.Unlock()
-	l.done(gone...)
+	l.freeRoom(gone...)
 }
 
 // dropLost drops the lost messages among the slot's first n messages, and returns how many of the n are left.

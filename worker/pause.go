@@ -17,14 +17,13 @@ type pauser struct {
 	resumed  chan struct{}      // closed when the pause is over; nil while there is none
 	asked    bool               // paused by Pause
 	until    time.Time          // the end of the pause by PauseFor; zero if there is none
-	over     bool               // Run has returned, and there are no more pauses
+	over     bool               // the drain is over, and there are no more pauses
 	byPause  change             // reports changes of asked
 	byHandle change             // reports when until is set and when it is over
 }
 
 // wait waits while there is a pause. It returns a context for taking messages, which ends when a pause begins or ctx is
-// done. During a wait, meanwhile is in effect: wait calls meanwhile before it waits, and the function that meanwhile
-// returned after that. meanwhile may be nil.
+// done. Before each wait it calls meanwhile, which may be nil, and after the wait the function that meanwhile returned.
 func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (context.Context, error) {
 	for {
 		if flow := p.flow.Load(); flow != nil {
@@ -82,7 +81,7 @@ func (p *pauser) setAsked(asked bool) {
 }
 
 // pauseFor pauses for d, and calls over after d. If an earlier PauseFor lasts longer, pauseFor does nothing. It reports
-// whether no earlier PauseFor was under way.
+// whether it began a pause, rather than extended one.
 func (p *pauser) pauseFor(d time.Duration, over func()) (begins bool) {
 	until := time.Now().Add(d)
 	p.set(func() {
@@ -141,12 +140,12 @@ type change struct {
 	reporting bool // a goroutine is calling a report
 }
 
-// report reports a change of the condition is. It locks mu, calls is and describe, unlocks mu, and then calls the
-// function that describe returned.
-func (c *change) report(mu *sync.Mutex, is func() bool, describe func(is bool) (report func())) {
+// report reports the condition if holds returns something else than was last reported. It locks mu, calls holds and
+// describe, unlocks mu, and then calls the function that describe returned.
+func (c *change) report(mu *sync.Mutex, holds func() bool, describe func(holds bool) (report func())) {
 	mu.Lock()
 	defer mu.Unlock()
-	for c.reported != is() && !c.reporting {
+	for c.reported != holds() && !c.reporting {
 		c.reported, c.reporting = !c.reported, true
 		report := describe(c.reported)
 		mu.Unlock()

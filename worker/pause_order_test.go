@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Another observer ends the pause at once.
+// One observer ends the pause at once. The other observer is told last that the pause is over.
 func TestLastReportOfAPauseIsCorrect(t *testing.T) {
 	virtually(t, exclusive(9), func(t *rig) {
 		var w *worker.Worker

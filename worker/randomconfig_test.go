@@ -190,10 +190,10 @@ func (c *randomConfig) worker() []worker.Option {
 	return options
 }
 
-// adder returns a function that appends an option if is is true.
-func adder[O any](options *[]O) func(is bool, option O) {
-	return func(is bool, option O) {
-		if is {
+// adder returns a function that appends an option if wanted is true.
+func adder[O any](options *[]O) func(wanted bool, option O) {
+	return func(wanted bool, option O) {
+		if wanted {
 			*options = append(*options, option)
 		}
 	}

@@ -40,7 +40,7 @@ func (s *slot) waitForRate() error {
 		_, err = s.pay(s.working, missing)
 	}
 	if err != nil {
-		s.leaveOwn("the Run ends while it waits for the rate limit")
+		s.leaveOwn("the Run ends while the message waits for the rate limit")
 	}
 	return err
 }
@@ -59,8 +59,8 @@ func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	return 0, nil
 }
 
-// paySome takes tokens. It reserves them, so that the slot keeps its place among the Workers that wait. If the limit
-// was changed, it makes a new reservation within a second if that shortens the wait.
+// paySome takes tokens. It reserves them, so that the slot keeps its place among the Workers that wait. Within a second
+// after a change of the limit, it makes a new reservation, and keeps the one with the shorter wait.
 func (s *slot) paySome(ctx context.Context, some int) error {
 	limit, burst := s.limiter.Limit(), s.limiter.Burst()
 	place := s.limiter.ReserveN(time.Now(), some)

@@ -16,7 +16,7 @@ type repeats struct {
 	mu    sync.Mutex
 	kinds map[string]*repeat
 	other func(more int) // logs how many events of other kinds there were
-	over  bool           // Run has returned: every event is logged, since nothing would log the numbers
+	over  bool           // end was called: every event is logged, since nothing would log the numbers
 }
 
 // repeat is a kind of event that was logged in the last minute.
@@ -53,7 +53,7 @@ func (r *repeats) first(kind string, log func(more int)) bool {
 func (r *repeats) minuteOver(kind string) {
 	r.mu.Lock()
 	k := r.kinds[kind]
-	if k == nil { // Run has returned
+	if k == nil { // end was called
 		r.mu.Unlock()
 		return
 	}

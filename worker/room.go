@@ -31,8 +31,8 @@ func (r *run) fits(msg pulsar.Message) bool {
 	return fits || err != nil // settling it returns the error, too
 }
 
-// fill checks whether a message that waits fits. If it does not, slots may take no more messages.
-func (l *lanes) fill(msg pulsar.Message) {
+// checkRoom checks whether a message that waits fits. If it does not, slots may take no more messages.
+func (l *lanes) checkRoom(msg pulsar.Message) {
 	fits := l.fits(msg)
 	l.mu.Lock()
 	if key := attempts.KeyOf(msg); fits {
@@ -44,9 +44,9 @@ func (l *lanes) fill(msg pulsar.Message) {
 	l.notifyRoom()
 }
 
-// done notes that messages need no room any more. It checks whether others fit now, and wakes a slot, since the slot
-// that had the messages may take no others.
-func (l *lanes) done(tasks ...task) {
+// freeRoom notes that messages need no room any more. It checks whether others fit now, and wakes a slot, since the
+// slot that had the messages may take no others.
+func (l *lanes) freeRoom(tasks ...task) {
 	l.mu.Lock()
 	if len(l.room.over) == 0 {
 		l.mu.Unlock()

@@ -255,8 +255,8 @@ func TestProbesReachMessagesBehindLargeFailures(t *testing.T) {
 	}
 }
 
-// The slot that had the message without room cannot take others: it has lost its place, or it waits for another slot,
-// which collects a batch or waits for the rate limit.
+// The slot that handled the message without room cannot take others: it has lost its place, or another slot is
+// collecting a batch or waiting for the rate limit.
 func TestWorkerTakesMessagesWhenTheOneWithoutRoomIsDone(t *testing.T) {
 	last := func(stuck time.Duration) worker.Handler {
 		failed := false

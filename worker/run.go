@@ -30,7 +30,7 @@ const patience = 5 * time.Second
 // run is the state of a Worker's Run.
 type run struct {
 	*Worker
-	// the fields up to crashes are read for each message, and so are together
+	// the fields up to crashes are adjacent since they are read for each message
 	taking     context.Context // for taking messages; ends when no more are taken
 	working    context.Context // for handlers; ends with the drain timeout
 	lasting    context.Context // for settling; ends when Run returns
@@ -47,7 +47,7 @@ type run struct {
 
 	rest    rest
 	letters letters
-	pace    atomic.Int64 // nanoseconds that a slot takes for a message
+	pace    atomic.Int64 // nanoseconds that a handler takes for a message, on average
 
 	drainEnds func() time.Time // returns when the drain timeout ends; the first call starts it
 
@@ -97,7 +97,7 @@ func (r *run) run() error {
 	return r.drain()
 }
 
-// lose ends the Run with an error, if it has not ended yet.
+// lose makes the Run drain and return err, unless a drain has begun already.
 func (r *run) lose(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

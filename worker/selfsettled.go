@@ -32,8 +32,8 @@ func (s *slot) warnOfSelfSettled(tasks []task) {
 }
 
 // isSelfSettled reports whether the handler has settled or nacked a message. It cannot tell a nack from an ack timeout
-// or a loss, since the message waits after each of them. So if one of these is possible, it ignores that the message
-// waits.
+// or a loss, since the message waits after each of them. So it reports a nack only if there is no ack timeout and has
+// been no loss.
 func (w *Worker) isSelfSettled(msg pulsar.Message) bool {
 	d, err := w.consumer.Delivery(msg)
 	if err != nil || !d.Waiting {

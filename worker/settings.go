@@ -13,7 +13,7 @@ import (
 )
 
 type settings struct {
-	// the fields up to limiter are read for each message, and so are together
+	// the fields up to limiter are adjacent since they are read for each message
 	observers     observers
 	timeout       time.Duration // 0 for none
 	cancelLost    bool

@@ -16,8 +16,8 @@ import (
 // ackPause is the pause before an acknowledgement that failed is tried again.
 var ackPause = backoff.Exponential{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 
-// ackTimeout is how long a failed acknowledgement is tried again. A broker restarts within this time.
-const ackTimeout = time.Minute
+// ackRetryTime is how long a failed acknowledgement is tried again. A broker restarts within this time.
+const ackRetryTime = time.Minute
 
 // maxLetters is how many dead letters of a batch are published at the same time.
 const maxLetters = 100
@@ -60,7 +60,7 @@ func (r *run) settleFailed(ctx context.Context, t *task, o *outcome) (waits bool
 // broker, and later messages of its key must not overtake it.
 func (r *run) forget(t *task) {
 	if t.lane != nil && !r.ending() {
-		r.lanes.done(*t)
+		r.lanes.freeRoom(*t)
 		r.lanes.free(t.lane)
 	}
 }
@@ -72,8 +72,8 @@ func (r *run) ending() bool {
 	return r.lost != nil || r.working.Err() != nil || r.isClosed()
 }
 
-// ack acknowledges a message. If that fails, ack tries it again for ackTimeout, or until the drain ends. since is when
-// acknowledging the message together with its batch failed, or zero: the messages of a batch share the time for
+// ack acknowledges a message. If that fails, ack tries it again for ackRetryTime, or until the drain ends. since is
+// when acknowledging the message together with its batch failed, or zero: the messages of a batch share the time for
 // retries.
 func (r *run) ack(t *task, since time.Time) bool {
 	for n := uint32(0); ; n++ {
@@ -86,7 +86,7 @@ func (r *run) ack(t *task, since time.Time) bool {
 			since = time.Now()
 		}
 		_ = r.consumer.InProgress(t.msg) // otherwise the message would come again; the next try returns this error, too
-		if time.Since(since) >= ackTimeout || r.isClosed() || sleep(r.working, ackPause.Next(n)) != nil {
+		if time.Since(since) >= ackRetryTime || r.isClosed() || sleep(r.working, ackPause.Next(n)) != nil {
 			r.leave(*t, "it was handled, but could not be acknowledged", err)
 			return false
 		}

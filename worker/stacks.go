@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// stackOfPanic gets the stack of the place where a panic was recovered. It returns the frames from the function that
-// panicked on.
+// stackOfPanic gets the stack of the place where a panic was recovered. It returns the stack without the frames above
+// the function that panicked.
 func stackOfPanic(stack []byte) []byte {
 	header, frames, _ := bytes.Cut(stack, []byte("\n"))
 	own, found := cutFrame(frames, "panic(")

@@ -85,7 +85,7 @@ func (r *run) takesOver(msg pulsar.Message) bool {
 // nackOfStuck nacks a message that came again while its handler is stuck. The nack counts as an attempt, so the message
 // finally becomes a dead letter.
 func (r *run) nackOfStuck(msg pulsar.Message) {
-	t := task{msg: msg} // without a lane: that belongs to the delivery that the handler has
+	t := task{msg: msg} // without a lane: the lane belongs to the delivery that the handler has
 	o := outcome{verb: nack, err: errHangs}.decide(attempt{last: t.isLast(r.consumer)})
 	r.settle(r.lasting, &t, &o)
 }
@@ -198,7 +198,7 @@ func (r *run) endOnLoss() {
 func (s *slot) endIfLost() {
 	s.mu.Lock()
 	end := s.endCall
-	if end == nil { // the handler is not called, and the slot may be changing its messages
+	if end == nil { // no call is under way, and the slot may be changing its messages
 		s.mu.Unlock()
 		return
 	}

@@ -295,7 +295,7 @@ func TestSlotThatLostItsPlaceDoesNotTryItsMessageInAnOutage(t *testing.T) {
 	})
 }
 
-// From the retry topic another handler would get the message while the first one has it.
+// If the message went to the retry topic, a second handler would get it from there while the first one has it.
 func TestHangingMessageIsNotMovedToTheRetryTopic(t *testing.T) {
 	opts := withDeadLetters(3)
 	opts.RetryEnable = true

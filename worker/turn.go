@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// turn is a lock that one goroutine at a time holds. Unlike for a mutex, a goroutine can stop waiting for it when a
-// context ends.
+// turn is a mutex for which a goroutine can stop waiting when a context ends.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }

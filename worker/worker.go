@@ -26,10 +26,9 @@ type Worker struct {
 // New returns a Worker that calls handler for each message of consumer. If consumer or handler is nil or an option is
 // not allowed, the error satisfies errors.Is with redelivery.ErrInvalidOption.
 //
-// Only the Worker may receive from consumer and call its GiveBack. After any other call of
-// redelivery.Consumer.GiveBack, the handlers' messages cannot be acknowledged until the Worker receives again, which
-// takes a minute if all WithConcurrency messages wait to be acknowledged. The caller closes consumer after Run has
-// returned.
+// Only the Worker may receive from consumer and call redelivery.Consumer.GiveBack. After a GiveBack by other code, the
+// handlers' messages cannot be acknowledged until the Worker receives again. That takes a minute if all WithConcurrency
+// messages wait to be acknowledged. The caller closes consumer after Run has returned.
 func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Worker, error) {
 	if handler == nil {
 		return nil, invalid("New's handler", "nil", "a Handler")
@@ -132,8 +131,9 @@ type Stats struct {
 
 	// messages acknowledged, and those that became dead letters by an ack timeout while their handler succeeded
 	Succeeded uint64
-	// errors of handlers, except: errors counted in Permanent, errors in an outage that count as no attempt
-	// (WithPauseOnFailure), the error of a batch that is then halved, and errors that a local retry follows
+	// errors of handlers, except: errors counted in Permanent, errors after the drain timeout, errors in an outage that
+	// count as no attempt (WithPauseOnFailure), the error of a batch that is then halved, and errors that a local retry
+	// follows
 	Failed  uint64
 	Snoozed uint64 // how many times handlers returned Snooze or PauseFor
 	// errors without a retry: Permanent, and any error of a message past WithMaxAge; an error that cannot make a dead
