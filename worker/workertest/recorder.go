@@ -94,9 +94,9 @@ func (r *recorder) settled(e redelivery.Settled) {
 	}
 }
 
-// called notes a call of the handler with msgs. It makes the call with do, and returns the result. If a message has
-// reached the limit, called does not call do.
-func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err error) {
+// called notes a call of the handler of the Worker with this number. It makes the call with do, and returns the result.
+// If a message has reached the limit, called does not call do.
+func (r *recorder) called(number int, msgs []pulsar.Message, do func() error) (err error) {
 	began := time.Since(r.began)
 	r.mu.Lock()
 	outage := r.outage
@@ -110,7 +110,7 @@ func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err e
 			r.mu.Unlock()
 			return nil
 		}
-		c := &call{Attempt: Attempt{Message: m.ProducerMessage, At: began, Worker: of,
+		c := &call{Attempt: Attempt{Message: m.ProducerMessage, At: began, Worker: number,
 			Redeliveries: msg.RedeliveryCount()}, of: m, running: true}
 		m.calls, r.calls, calls = append(m.calls, c), append(r.calls, c), append(calls, c)
 	}

@@ -66,10 +66,10 @@ func (w *Worker) Stop() { w.stop() }
 // Worker already, another one joins it: on Failover the new one gets nothing until it is active.
 func (x *Subscription) Start(handler worker.Handler, options ...worker.Option) *Worker {
 	x.t.Helper()
-	return x.start(options, func(of int, c *redelivery.Consumer, options []worker.Option) (*worker.Worker, error) {
+	return x.start(options, func(number int, c *redelivery.Consumer, options []worker.Option) (*worker.Worker, error) {
 		record := worker.WithMiddleware(func(next worker.Handler) worker.Handler {
 			return func(ctx context.Context, msg pulsar.Message) error {
-				return x.recorder.called(of, []pulsar.Message{msg}, func() error { return next(ctx, msg) })
+				return x.recorder.called(number, []pulsar.Message{msg}, func() error { return next(ctx, msg) })
 			}
 		})
 		return worker.New(c, handler, append([]worker.Option{record}, options...)...)
@@ -79,18 +79,18 @@ func (x *Subscription) Start(handler worker.Handler, options ...worker.Option) *
 // StartBatch is Start for a BatchHandler.
 func (x *Subscription) StartBatch(handler worker.BatchHandler, batch worker.Batch, options ...worker.Option) *Worker {
 	x.t.Helper()
-	return x.start(options, func(of int, c *redelivery.Consumer, options []worker.Option) (*worker.Worker, error) {
+	return x.start(options, func(number int, c *redelivery.Consumer, options []worker.Option) (*worker.Worker, error) {
 		if handler == nil { // NewBatch returns the error
 			return worker.NewBatch(c, nil, batch, options...)
 		}
 		return worker.NewBatch(c, func(ctx context.Context, msgs []pulsar.Message) error {
-			return x.recorder.called(of, msgs, func() error { return handler(ctx, msgs) })
+			return x.recorder.called(number, msgs, func() error { return handler(ctx, msgs) })
 		}, batch, options...)
 	})
 }
 
 func (x *Subscription) start(options []worker.Option,
-	employ func(int, *redelivery.Consumer, []worker.Option) (*worker.Worker, error)) *Worker {
+	create func(number int, c *redelivery.Consumer, options []worker.Option) (*worker.Worker, error)) *Worker {
 	x.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	consumer, err := redelivery.Subscribe(x.broker, x.setup.Consumer, slices.Concat(
@@ -99,8 +99,8 @@ func (x *Subscription) start(options []worker.Option,
 	if err != nil {
 		x.t.Fatalf("workertest: %v", err)
 	}
-	of := int(x.workers.Add(1)) - 1
-	w, err := employ(of, consumer, slices.Concat([]worker.Option{worker.WithLogger(quiet)}, x.setup.Worker, options))
+	n := int(x.workers.Add(1)) - 1
+	w, err := create(n, consumer, slices.Concat([]worker.Option{worker.WithLogger(quiet)}, x.setup.Worker, options))
 	if err != nil {
 		consumer.Close()
 		x.t.Fatalf("workertest: %v", err)
