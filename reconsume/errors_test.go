@@ -528,7 +528,7 @@ func TestOneProducerOfATopicIsCreatedAtATime(t *testing.T) {
 	})
 }
 
-// The Reconsumer would wait until another one has created its producer of the same topic.
+// A Reconsumer waits while another one creates a producer of the same topic. Close ends the wait.
 func TestReconsumerThatIsClosedDoesNotWaitForAnotherOne(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		c.slow = time.Minute

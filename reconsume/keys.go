@@ -14,11 +14,11 @@ func isBatched(msg *pulsar.ProducerMessage) bool {
 	return msg.DeliverAfter == 0 && msg.DeliverAt.IsZero()
 }
 
-// isAlone reports whether a message without a delay must not be in a batch: upstream writes no ordering key on a batch,
-// so the broker would choose the Key_Shared consumer by the message's key, or by none. A letter with a schema stays in
-// a batch: only a batch has the schema's version. So does an empty message that is encrypted (see topic.encrypted);
-// other empty messages have a producer without batches.
-func (r *Reconsumer) isAlone(msg *pulsar.ProducerMessage) bool {
+// mustNotBatch reports whether a message without a delay must not be in a batch: upstream writes no ordering key on a
+// batch, so the broker would choose the Key_Shared consumer by the message's key, or by none. A letter with a schema
+// stays in a batch: only a batch has the schema's version. So does an empty message that is encrypted (see
+// topic.encrypted); other empty messages have a producer without batches.
+func (r *Reconsumer) mustNotBatch(msg *pulsar.ProducerMessage) bool {
 	letter := msg.Properties[PropertyDeadLetterTime] != ""
 	return msg.OrderingKey != "" && msg.DeliverAfter == 0 && len(msg.Payload) > 0 && !(letter && r.o.Schema != nil)
 }

@@ -116,7 +116,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("reconsume: Options.InitialSubscriptionName is %q, want none with this version of "+
 			"pulsar-client-go", o.InitialSubscriptionName)
 	}
-	if mode, alone := accessModes[o.ProducerOptions.ProducerAccessMode]; alone {
+	if mode, exclusive := exclusiveModes[o.ProducerOptions.ProducerAccessMode]; exclusive {
 		o.Logger.Warn("reconsume: the access mode allows only one producer of a topic at a time: only one replica can "+
 			"publish retries and dead letters, and messages of the other replicas wait; use "+
 			"ProducerAccessModeShared", "mode", mode,
@@ -136,8 +136,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// accessModes are the modes in which one producer at a time may publish to a topic.
-var accessModes = map[pulsar.ProducerAccessMode]string{pulsar.ProducerAccessModeExclusive: "Exclusive",
+// exclusiveModes are the access modes in which one producer at a time may publish to a topic.
+var exclusiveModes = map[pulsar.ProducerAccessMode]string{pulsar.ProducerAccessModeExclusive: "Exclusive",
 	pulsar.ProducerAccessModeWaitForExclusive: "WaitForExclusive"}
 
 // retryProducer returns the options of one new producer. If the retry topic was deleted, the broker creates the
@@ -151,7 +151,7 @@ func (o *Options) retryProducer() pulsar.ProducerOptions {
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
 	}
-	if p.Encryption != nil { // the client changes what it gets
+	if p.Encryption != nil { // upstream changes the struct that it gets
 		e := *p.Encryption
 		p.Encryption = &e
 	}

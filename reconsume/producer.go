@@ -135,8 +135,8 @@ func isFull(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "reached max producers limit")
 }
 
-// creating has a channel for each topic whose producer is being created. The channel is closed afterwards. Two
-// producers that created an initial subscription at the same moment once got no answer from a broker.
+// creating has a channel for each topic whose producer is being created. The channel is closed afterwards. A broker may
+// give no answer to two producers that create an initial subscription at the same moment.
 var creating sync.Map
 
 // createAlone creates a producer when no other producer of the topic is being created. It gives up after the timeout; a

@@ -34,8 +34,8 @@ var (
 	// topic allows (its maxMessageSize policy). The broker does not say which. Nothing was published. pulsar-client-go
 	// only logs this, so the Reconsumer finds out after five seconds without an answer. Meanwhile other messages to the
 	// topic wait. For ten minutes after that, it publishes no message that has this delay or a longer one and is as
-	// large or larger. If the broker begins to refuse what it accepted before, the next calls return at their deadlines
-	// that it is unknown whether their messages were published.
+	// large or larger. If the broker begins to refuse what it accepted before, the next calls fail at their deadlines;
+	// whether their messages were published is then unknown.
 	//
 	// There are two exceptions. A Consumer of package redelivery that reads its own retry topic publishes the retry
 	// without a delay, and holds it back. A dead letter is published in two chunks, which the broker does not compare

@@ -17,8 +17,8 @@ var errNoAnswer = errors.New("whether the message was published is unknown: no a
 func isRefused(err error) bool { return errors.Is(err, ErrDelayRefused) }
 
 // start hands msg to the producer. answer waits for the broker's answer. Messages are published in the order of the
-// calls, except a message or batch that is too large: it is published later, in chunks. alone says that the broker may
-// refuse the message.
+// calls, except a message or batch that is too large: it is published later, in chunks. alone says that the message
+// goes alone (see topic): the broker may refuse it.
 func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage, alone bool) (answer func() error) {
 	answered := p.begin(ctx, msg, alone)
 	return func() error {
@@ -192,7 +192,7 @@ func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.Consu
 		Properties:   props,
 		DeliverAfter: delay,
 	}
-	if r.isAlone(msg) {
+	if r.mustNotBatch(msg) {
 		msg.DeliverAt = atOnce
 	}
 	answer := r.startWithSchema(ctx, start, cm.Message, msg)

@@ -49,7 +49,7 @@ func (w watched) Next() time.Duration {
 }
 
 // rest returns how much time the broker still has to answer the messages that the client sent again after it had
-// reconnected. It is negative if the client did not reconnect.
+// reconnected. It is negative if that time is over, or the client did not reconnect.
 func (v *verdict) rest() time.Duration {
 	return patience - time.Since(time.Unix(0, v.lastAttempt.Load()))
 }
@@ -73,9 +73,9 @@ func (v *verdict) errorOf(ctx context.Context, msg *pulsar.ProducerMessage, err 
 // ask closes a producer to find out whether the broker refused the only message that has no answer. ctx ends when the
 // message has one.
 //
-// The broker answers the close after the message if it accepted it. Otherwise the client returns an error for the
-// message. It does so in two other cases, too: if the connection is lost (the next producer notices that), and if the
-// broker does not answer the close in time, for example because it cannot store messages.
+// If the broker accepted the message, it answers the message before the close. Otherwise the client returns an error
+// for the message. The client does so in two other cases, too: if the connection is lost (the next producer notices
+// that), and if the broker does not answer the close in time, for example because it cannot store messages.
 func (p *producer) ask(ctx context.Context, m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
