@@ -23,9 +23,9 @@ type record struct {
 }
 
 // join merges two records of a message. The order does not matter:
-//   - counts only grow,
+//   - the higher count and the higher number of crashes hold,
 //   - if the counts are equal, the later due time holds, with its session, and a cause replaces an empty one,
-//   - the later of the two times of writing holds,
+//   - the later time of writing and the later position hold,
 //   - all other fields are those of one record: the one with the higher count; if the counts are equal, the one with
 //     more crashes; if these are equal too, the one of the later frame.
 func join(a, b record) record {

@@ -115,7 +115,7 @@ func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	switch {
 	case id == l.id:
 		return false, false
-	case x == nil || w.foundLost[id]: // a session that the log does not name any more ended long ago
+	case x == nil || w.foundLost[id]: // a session that the log does not name counts as lost: see isGone
 		return true, false
 	case x.ended || x.lease == 0:
 		return false, false
@@ -137,7 +137,8 @@ func (l *Log) sweep(at int64) {
 	}
 }
 
-// findLost finds sessions that were lost since the log was opened, or shortly before. The caller holds mu.
+// findLost finds sessions that were lost since the log was opened, or shortly before, at most once in 100 ms. The
+// caller holds mu.
 func (l *Log) findLost(at int64) {
 	w := &l.sessions
 	if at-w.searchedAt < 100 {

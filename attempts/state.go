@@ -183,9 +183,9 @@ func (s *state) addCopied(c sessionCopy, written int64) {
 }
 
 const (
-	minShift = 5    // smallest change of a clock for which all records are changed
-	setShift = 1000 // if a frame seems later by this much, it was slow, or a clock was set
-	setAfter = 8    // late frames in a row after which a clock was set
+	minShift = 5    // in milliseconds: smallest change of a clock for which all records are changed
+	setShift = 1000 // in milliseconds: if a frame seems later by this much, it was slow, or a clock was set
+	setAfter = 8    // late frames in a row that show that a clock was set
 )
 
 // learn learns from a frame that was read as it was written. difference is the time of reading, by this machine's

@@ -126,8 +126,7 @@ func until(now int64, moments ...int64) time.Duration {
 	return wait
 }
 
-// maxUnderway is how many frames may wait for the broker's answer. If the process is killed, the broker still gets the
-// frames that were sent.
+// maxUnderway is how many frames may wait for the broker's answer.
 const maxUnderway = 16
 
 // send sends a frame.
