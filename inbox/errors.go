@@ -8,8 +8,8 @@ import (
 )
 
 // explained adds to an error the operation that failed. The result wraps ErrNoTable if the table is missing. If the
-// database does not understand the statement, it asks whether the dialect is right. For a nil error, explained returns
-// nil.
+// database does not understand the statement, the result's text asks whether the dialect is right. For a nil error,
+// explained returns nil.
 func (i *Inbox) explained(operation string, err error) error {
 	if err == nil {
 		return nil

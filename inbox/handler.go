@@ -84,7 +84,8 @@ func (i *Inbox) BatchHandler(f func(ctx context.Context, tx *sql.Tx, msgs []puls
 }
 
 // failures returns the errors of a BatchError by index. It reports false if err is no BatchError, or if an index of the
-// BatchError is not between 0 and n-1. Messages that Postgres refused because of another message's error are left out.
+// BatchError is not between 0 and n-1. Messages that Postgres refused because of an earlier error are left out, unless
+// there are only such messages.
 func failures(err error, n int) (each worker.BatchError, ok bool) {
 	found, ok := worker.AsBatchError(err)
 	each, refused := worker.BatchError{}, worker.BatchError{}

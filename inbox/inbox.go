@@ -45,7 +45,7 @@ const (
 )
 
 // ErrNoTable says that the table of receipts is missing: call Migrate, or create it with the statements of Schema.
-// After this error of a handler the Worker pauses for ten seconds, and the attempt does not count.
+// When a handler returns this error, the Worker pauses for ten seconds, and the attempt does not count.
 var ErrNoTable = errors.New("inbox: the table of receipts is missing, want Migrate or the statements of Schema")
 
 // ErrTransactionEnded says that the handler's function committed or rolled back its transaction. Only the Inbox may do
@@ -205,7 +205,7 @@ func (i *Inbox) receipt(ctx context.Context, msg pulsar.Message) ([]byte, error)
 type Stats struct {
 	Transactions uint64 // committed with the effects of one message or of a batch
 	Receipts     uint64 // messages whose effects were committed
-	Duplicates   uint64 // messages whose effects had been committed before; their functions were not called
+	Duplicates   uint64 // messages that have the key of an earlier one, and for which the function was not called
 	Retries      uint64 // transactions that began again after a deadlock or a serialization failure
 	Pruned       uint64 // receipts that were deleted
 	PruneErrors  uint64 // failed attempts of handlers to delete old receipts; errors of Prune do not count
