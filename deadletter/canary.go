@@ -17,8 +17,8 @@ import (
 // REPLAY_RUN to the retry topic or the dead letter topic, and only then acknowledges the letter. So the canary is
 // processed when every message of this run is acknowledged and none is in the dead letter topic.
 type canary struct {
-	tails   map[string]*tail             // readers of all partitions that may have copies
-	open    map[string]map[position]bool // by partition, copies that are not acknowledged yet
+	tails   map[string]*tail             // readers of all partitions that may have messages of the run
+	open    map[string]map[position]bool // by partition, messages of the run that are not acknowledged yet
 	origins map[string]bool              // subscriptions that have to acknowledge the messages
 	seen    int                          // how many letters of the canary, and copies of them, were read
 }
@@ -61,7 +61,7 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	names := []string{r.t.o.Topic, r.t.retryTopic(), topic}
 	own := ReplayOptions{Namespaces: r.o.Namespaces}
 	if retry, left := r.t.back(&own, l, &Report{}); left == "" && !slices.Contains(names, retry) {
-		// l has a retry topic of its own if services share the dead letter topic, or if this is in another namespace
+		// l has a retry topic of its own if services share the dead letter topic, or if that is in another namespace
 		names = append(names, retry)
 	}
 	for _, name := range names {

@@ -163,7 +163,7 @@ func (b *broker) canary(tp topics) (deadletter.Report, error) {
 	}})
 }
 
-// The call of Replay after that sends another canary.
+// The first Replay after the death reports it. The next Replay sends another canary.
 func TestCanaryThatDiesBetweenTwoReplaysIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

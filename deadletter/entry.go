@@ -9,8 +9,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// over is the outcome of the work on a letter.
-type over struct {
+// outcome is the result of the work on a letter.
+type outcome struct {
 	e     *entry
 	l     *Letter
 	err   error

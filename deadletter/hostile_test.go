@@ -230,7 +230,7 @@ func TestErrorSaysThatTheAdminAPIRefusesARequest(t *testing.T) {
 	require.False(t, errors.Is(err, deadletter.ErrBusy))
 }
 
-// Because of its name, pulsar-client-go cannot open it. The error says so.
+// pulsar-client-go cannot open a topic with such a name. The error says so.
 func TestOpenRefusesJavasDeadLetterTopicOfAPartition(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)

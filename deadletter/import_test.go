@@ -81,7 +81,7 @@ func TestImportRestoresAllLettersOfExportAndPurge(t *testing.T) {
 	}
 }
 
-// With io.Discard it deletes all letters.
+// With io.Discard, Purge deletes all letters.
 func TestPurgeLeavesLettersThatItsFileCannotHold(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -128,7 +128,7 @@ func TestPurgeLeavesLettersThatItsFileCannotHold(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-// The file has a changed key or property of such a letter.
+// The export changed a key or a property that is not UTF-8.
 func TestImportLeavesLettersThatTheExportChanged(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

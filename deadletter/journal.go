@@ -132,7 +132,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	// Options.Subscription keeps the letters of every partition from now on.
 	consumer, err := t.subscribe(ctx, t.o.Topic, 1)
 	if err != nil {
-		limited, cancel := unhurried(ctx)
+		limited, cancel := undoContext(ctx)
 		defer cancel()
 		err = errors.Join(err, j.tidy(limited))
 		j.close()
@@ -142,8 +142,8 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	return j, nil
 }
 
-// unhurried returns a context for undoing steps, even after ctx is done.
-func unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
+// undoContext returns a context for undoing steps, even after ctx is done.
+func undoContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
 }
 
@@ -270,7 +270,7 @@ func (j *journal) close() {
 	if base := topicname.Base(j.topic); j.removed && base != j.topic && j.t.o.Admin.URL != "" {
 		// The broker deletes the unused partitions by itself, but not the partitioned topic. It refuses this call if
 		// the topic is in use again.
-		ctx, cancel := unhurried(context.Background())
+		ctx, cancel := undoContext(context.Background())
 		defer cancel()
 		_ = admin.API(j.t.o.Admin).Call(ctx, http.MethodDelete, admin.Topic(base)+"/partitions", nil, nil)
 	}

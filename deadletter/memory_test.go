@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// DEADLETTER_LETTERS is the number; a run with a million has passed.
+// DEADLETTER_LETTERS is the number of letters; a run with a million has passed.
 func TestMemoryDoesNotGrowWithTheNumberOfLetters(t *testing.T) {
 	b := real(t)
 	if runtime.GOOS != "linux" {

@@ -45,7 +45,7 @@ func TestAcknowledgedLettersAreGone(t *testing.T) {
 	}
 }
 
-// Without them it is unknown which letters are acknowledged.
+// Without internalStats it is unknown which letters are acknowledged.
 func TestCallWithoutInternalStatsReturnsAnError(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)

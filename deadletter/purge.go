@@ -50,7 +50,7 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	}
 	defer j.close()
 	err = t.purge(ctx, o, j, partitions, &report)
-	ctx, cancel := unhurried(ctx)
+	ctx, cancel := undoContext(ctx)
 	defer cancel()
 	if creates != "" && report.Done == 0 { // nothing was purged, and the new subscription would only keep letters
 		err = errors.Join(err, t.unsubscribe(ctx))

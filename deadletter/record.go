@@ -20,7 +20,7 @@ type run struct {
 	Tops map[string]position `json:"tops,omitempty"`
 }
 
-// record is one entry of the journal.
+// record is one message of the journal.
 type record struct {
 	Run    *run              `json:"run,omitempty"`    // a run that begins
 	Over   string            `json:"over,omitempty"`   // ID of a run that is finished or was given up

@@ -83,7 +83,7 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 // undo ends a replay that failed before it published a letter, so that the next replay can begin. It ends the run only
 // if this call began it, and removes the subscription only if this call created it.
 func (r *replay) undo(ctx context.Context, created bool) error {
-	ctx, cancel := unhurried(ctx)
+	ctx, cancel := undoContext(ctx)
 	defer cancel()
 	if r.begun != nil && r.j.run != nil && !r.j.isPending() {
 		if err := r.j.append(ctx, record{Over: r.begun.ID}); err != nil {

@@ -53,7 +53,7 @@ func TestLetterLeftForAMissingTopicIsNotLostWhenTheTopicIsCreated(t *testing.T) 
 	require.Equal(t, 2, left+len(b.receive(gone)), "%d letters are left", left)
 }
 
-// The replay's own producer creates it, with a subscription.
+// The replay's own producer creates the topic again, with a subscription.
 func TestTargetDeletedDuringReplayIsCreatedAgain(t *testing.T) {
 	if race.Enabled {
 		t.Skip("pulsar-client-go has a data race between sending and reconnecting")

@@ -22,7 +22,7 @@ func (b *broker) partitionsOf(topic string, n int) map[string]int {
 	return all
 }
 
-// That is so whichever hash its producers use.
+// It does not matter which hash the topic's producers use.
 func TestLetterGoesBackToItsPartition(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// There is no subscription that keeps letters, and no unfinished run, with which a replay with other options would be
-// refused.
+// Afterwards no subscription keeps letters, and there is no unfinished run because of which Replay would refuse other
+// options.
 func TestReplayThatPublishedNothingChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

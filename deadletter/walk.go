@@ -23,7 +23,7 @@ type walk struct {
 	src    *source
 	report *Report
 
-	over     chan over
+	outcomes chan outcome
 	entries  []*entry         // entries not acknowledged yet, in order
 	letters  map[*Letter]bool // letters under way
 	bytes    int              // of the letters under way
@@ -46,7 +46,7 @@ type steps struct {
 }
 
 func newWalk(j *journal, report *Report, s steps) *walk {
-	return &walk{steps: s, j: j, report: report, letters: map[*Letter]bool{}, over: make(chan over, window+2)}
+	return &walk{steps: s, j: j, report: report, letters: map[*Letter]bool{}, outcomes: make(chan outcome, window+2)}
 }
 
 func (w *walk) through(ctx context.Context, src *source) error {
@@ -143,7 +143,7 @@ func (w *walk) begin(ctx context.Context, l *Letter) error {
 		e.done = setBit(e.done, int(l.pos.Index))
 		return nil
 	}
-	done := func(err error) { w.over <- over{e: e, l: l, err: err, index: int(l.pos.Index)} }
+	done := func(err error) { w.outcomes <- outcome{e: e, l: l, err: err, index: int(l.pos.Index)} }
 	left, err := w.handle(ctx, l, done)
 	if left != "" || err != nil {
 		e.left = true
@@ -174,7 +174,7 @@ func (w *walk) prepareForPause(ctx context.Context) error {
 func (w *walk) settle(ctx context.Context, most int) error {
 	for {
 		select {
-		case o := <-w.over:
+		case o := <-w.outcomes:
 			if err := w.take(o); err != nil {
 				return err
 			}
@@ -188,7 +188,7 @@ func (w *walk) settle(ctx context.Context, most int) error {
 		}
 		timer := time.NewTimer(patience)
 		select {
-		case o := <-w.over:
+		case o := <-w.outcomes:
 			timer.Stop()
 			if err := w.take(o); err != nil {
 				return err
@@ -220,7 +220,7 @@ func unconfirmed(letters int, largest string, bytes int, topic string) error {
 		letters, ackPatience, largest, bytes, topic)
 }
 
-func (w *walk) take(o over) error {
+func (w *walk) take(o outcome) error {
 	w.moved = time.Now()
 	o.e.open--
 	delete(w.letters, o.l)
