@@ -127,7 +127,7 @@ func (b *Broker) Entry(payload string) int {
 
 // Reconnect breaks the consumers' connections: unacknowledged messages come again, with a count of 0. Like a consumer
 // of pulsar-client-go, each consumer asks for a backoff, and resets the backoff once it is connected. At every second
-// reconnection it resets the backoff only after the messages have come. Its interceptors see each message.
+// reconnection it resets the backoff only after the messages have come. The consumers' interceptors see each message.
 func (b *Broker) Reconnect() {
 	b.reconnects.Lock()
 	defer b.reconnects.Unlock()

@@ -59,6 +59,7 @@ func (c *consumer) takeBack() {
 	c.broker.unblock()
 }
 
+// rewinds reports whether the broker answers a nack with all unacknowledged messages, as on Exclusive and Failover.
 func (c *consumer) rewinds() bool {
 	return c.opts.Type == pulsar.Exclusive || c.opts.Type == pulsar.Failover
 }
@@ -122,6 +123,7 @@ func (c *consumer) isClosed() bool {
 	}
 }
 
+// Receive returns no message: a redelivery.Consumer takes them from the channel.
 func (c *consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	if c.isClosed() {
 		return nil, errClosed
