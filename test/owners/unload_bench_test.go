@@ -19,11 +19,11 @@ import (
 // Key_Shared request them from the broker. Run it with -benchtime 5x.
 func BenchmarkUnloadBeside(b *testing.B) {
 	for name, kind := range testkit.SubscriptionTypes {
-		for which, each := range map[string]int{"some fail": 10, "all fail": 1} {
+		for which, ratio := range map[string]int{"some fail": 10, "all fail": 1} {
 			b.Run(name+"/"+which, func(b *testing.B) {
 				late := map[string][]time.Duration{}
 				for range b.N {
-					unloadBeside(b, kind, each, late)
+					unloadBeside(b, kind, ratio, late)
 				}
 				for when, late := range late {
 					slices.Sort(late)
@@ -38,13 +38,13 @@ func BenchmarkUnloadBeside(b *testing.B) {
 	}
 }
 
-// unloadBeside makes every each-th message fail once, and adds the lateness of its redelivery to late.
-func unloadBeside(b *testing.B, kind pulsar.SubscriptionType, each int, late map[string][]time.Duration) {
+// unloadBeside makes one message in ratio fail once, and adds the lateness of its redelivery to late.
+func unloadBeside(b *testing.B, kind pulsar.SubscriptionType, ratio int, late map[string][]time.Duration) {
 	const failing, partitions, every = 800, 4, 5 * time.Millisecond
 	broker := testkit.NewBroker(b)
 	topic := broker.NewTopic(partitions)
 	c := broker.Subscribe(broker.Options(topic, kind))
-	n := failing * each
+	n := failing * ratio
 	broker.Send(topic, n, false)
 	begin := time.Now().Add(2 * time.Second) // when the first message is due
 	unloaded := begin.Add(failing / 2 * every)
@@ -65,8 +65,8 @@ func unloadBeside(b *testing.B, kind pulsar.SubscriptionType, each int, late map
 				when := map[bool]string{true: "after", false: "before"}[at.After(unloaded)]
 				late[when] = append(late[when], now.Sub(at))
 			}
-		} else if number%each == 0 {
-			due[i] = begin.Add(time.Duration(number/each) * every)
+		} else if number%ratio == 0 {
+			due[i] = begin.Add(time.Duration(number/ratio) * every)
 			require.NoError(b, c.NackWithDelay(msg, time.Until(due[i])))
 			continue
 		}
