@@ -208,13 +208,13 @@ func (o *outage) messages() (msgs []pulsar.Message) {
 	return msgs
 }
 
-// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try. The Worker
-// must be paused, or the pause until the next try must be known and long enough. No message may have tries that the
+// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try. Pause must
+// be in effect, or the pause until the next try must be known and long enough. No message may have tries that the
 // Consumer has not counted.
 func (o *outage) mayGiveBack() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return (o.state.State() == outages.Open && o.state.Pause() >= outages.ShortPause || o.pauser.isPaused()) &&
+	return (o.state.State() == outages.Open && o.state.Pause() >= outages.ShortPause || o.pauser.isAsked()) &&
 		!slices.ContainsFunc(o.aside, func(t task) bool { return t.tries > 0 })
 }
 

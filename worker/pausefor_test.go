@@ -10,6 +10,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -107,4 +109,42 @@ func TestErrorOfPauseForIsASnooze(t *testing.T) {
 	err := fmt.Errorf("order 7: %w", worker.PauseFor(-1, nil))
 	require.True(t, worker.IsSnooze(err))
 	require.EqualError(t, err, "order 7: paused for 0s: no reason given")
+}
+
+// Giving messages back makes the Consumer subscribe again. So one SUBSCRIBE shows that none was given back.
+func TestPauseForLeavesPrefetchedMessagesWithTheConsumer(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]worker.Option{
+		"alone":                   nil,
+		"with a pause on failure": {worker.WithPauseOnFailure(100, 1, backoff.Fixed(time.Second))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSiteInProcess(t)
+			var subscribed, handled atomic.Int32
+			s.inProcess.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
+				if c.Type == "SUBSCRIBE" {
+					subscribed.Add(1)
+				}
+				return pulsartest.Pass
+			})
+			c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
+			publishBatches(t, s, 3, 1)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+				switch handled.Add(1) {
+				case 1:
+					return worker.PauseFor(300*time.Millisecond, errTest)
+				case 4:
+					stop()
+				}
+				return nil
+			}, append(options, worker.WithConcurrency(1), worker.WithLogger(quiet))...)
+			require.NoError(t, err)
+			require.NoError(t, w.Run(ctx))
+			require.EqualValues(t, 4, handled.Load())
+			require.EqualValues(t, 1, subscribed.Load())
+		})
+	}
 }
