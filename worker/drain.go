@@ -23,7 +23,7 @@ func (r *run) drain() error {
 	r.pauser.end()
 	r.notifyAsked()
 	r.notifyPausedFor()
-	stuck := r.stuck()
+	stuck := r.unended()
 	r.logStopped(r.counts.finished()-before, len(stuck))
 	r.end()
 	r.mu.Lock()
@@ -59,10 +59,10 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// stuck returns an error for each slot that did not end.
-func (r *run) stuck() []error {
+// unended returns an error for each slot that did not end.
+func (r *run) unended() []error {
 	var errs []error
-	for _, s := range r.all() {
+	for _, s := range r.allSlots() {
 		s.mu.Lock()
 		switch s.stage {
 		case handling:

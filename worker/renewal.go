@@ -30,7 +30,7 @@ func (r *run) renewTimeouts() {
 // handler has run for that time. Without WithTimeout it leaves out all messages in handlers: the ack timeout is their
 // limit.
 func (r *run) renewable() (msgs []pulsar.Message) {
-	for _, s := range r.all() {
+	for _, s := range r.allSlots() {
 		msgs = s.addRenewable(msgs)
 	}
 	if r.lanes != nil {

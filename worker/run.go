@@ -82,7 +82,7 @@ func newRun(w *Worker, ctx context.Context) *run {
 }
 
 func (r *run) run() error {
-	for _, s := range r.all() {
+	for _, s := range r.allSlots() {
 		r.alive.Go(s.loop)
 	}
 	go r.renewTimeouts()
@@ -92,13 +92,13 @@ func (r *run) run() error {
 	select {
 	case <-r.taking.Done():
 	case <-r.consumer.Done():
-		r.lose(errConsumerLost)
+		r.endWith(errConsumerLost)
 	}
 	return r.drain()
 }
 
-// lose makes the Run drain and return err, unless a drain has begun already.
-func (r *run) lose(err error) {
+// endWith makes the Run drain and return err, unless a drain has begun already.
+func (r *run) endWith(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.taking.Err() == nil {
@@ -113,7 +113,7 @@ func (r *run) hasEnded() bool { return r.working.Err() != nil }
 // inFlight returns how many messages slots have, and how many slots are stuck.
 func (r *run) inFlight() (messages, stuck int) {
 	now := r.now()
-	for _, s := range r.all() {
+	for _, s := range r.allSlots() {
 		s.mu.Lock()
 		messages += len(s.tasks)
 		overdue := r.timeout > 0 && now-s.since >= r.overdue()

@@ -31,7 +31,7 @@ func (w *Worker) Healthy() error {
 	case r == nil:
 		return nil
 	case r.lasting.Err() != nil:
-		return r.ended()
+		return r.endError()
 	}
 	if _, stuck := r.inFlight(); stuck >= w.concurrency {
 		return fmt.Errorf("%w: %d, with WithConcurrency(%d)", ErrStuck, stuck, w.concurrency)
@@ -49,15 +49,15 @@ func (w *Worker) isClosed() bool {
 	}
 }
 
-// ended returns an error that says why Run has returned.
-func (r *run) ended() error {
+// endError returns an error that says why Run has returned.
+func (r *run) endError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return errors.Join(errors.New("worker: Run has returned"), r.lost)
 }
 
-// all returns the slots.
-func (r *run) all() []*slot {
+// allSlots returns a copy of slots.
+func (r *run) allSlots() []*slot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.slots)
@@ -70,7 +70,7 @@ func (r *run) isAtWork(msg pulsar.Message) bool { return msg.RedeliveryCount() >
 
 // takesOver is isAtWork for a redelivery.
 func (r *run) takesOver(msg pulsar.Message) bool {
-	for _, s := range r.all() {
+	for _, s := range r.allSlots() {
 		has, stuck := s.keepNewer(msg)
 		if stuck { // publishing a dead letter may take long, and the caller takes messages for all slots
 			r.alive.Go(func() { r.nackOfStuck(msg) })
@@ -183,7 +183,7 @@ func (r *run) remove(s *slot) {
 func (r *run) endOnLoss() {
 	for {
 		next := r.consumer.NextLoss()
-		for _, s := range r.all() {
+		for _, s := range r.allSlots() {
 			s.endIfLost()
 		}
 		select {
