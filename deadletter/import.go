@@ -36,8 +36,8 @@ type ImportOptions struct {
 // differ between topics. If the topic has no subscription, the broker would delete the letters, so Import creates
 // Options.Subscription.
 //
-// Import stops at the first error. Without DryRun an error after the first line is an *ImportError. It says how many
-// lines are done, so that the next Import can skip them (ImportOptions.Skip).
+// Import stops at the first error. Without DryRun, an error after Import has read a line beyond ImportOptions.Skip is
+// an *ImportError. It says how many lines are done, so that the next Import can skip them.
 func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
 	if r == nil || o.Skip < 0 {
 		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or "+

@@ -147,8 +147,9 @@ type chosen struct {
 	Edit       string   `json:"edit,omitempty"` // the hash of the new payload
 }
 
-// same returns the options that decide about a letter, as JSON. Only a replay with the same options is continued.
-func (o *ReplayOptions) same() json.RawMessage {
+// decisive returns the options that decide about a letter, as JSON. Only a replay with the same decisive options is
+// continued.
+func (o *ReplayOptions) decisive() json.RawMessage {
 	var keys []string
 	if o.Encryption != nil {
 		keys = o.Encryption.Keys

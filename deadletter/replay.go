@@ -130,9 +130,9 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	if err != nil {
 		return err
 	}
-	same := r.o.same()
+	options := r.o.decisive()
 	if old := r.j.run; old != nil && !r.o.New {
-		if !bytes.Equal(old.Options, same) {
+		if !bytes.Equal(old.Options, options) {
 			return r.t.unfinished(old)
 		}
 		r.report.Run, r.report.Resumed = old.ID, true
@@ -140,7 +140,7 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	}
 	id := make([]byte, 6)
 	_, _ = rand.Read(id) // never fails
-	begun := &run{ID: hex.EncodeToString(id), Started: time.Now().UTC(), Options: same, Ends: map[string]position{}}
+	begun := &run{ID: hex.EncodeToString(id), Started: time.Now().UTC(), Options: options, Ends: map[string]position{}}
 	left := r.o.Max
 	for i, partition := range partitions {
 		end, err := r.t.end(ctx, partition)

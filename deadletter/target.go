@@ -27,7 +27,7 @@ func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) 
 	named := o
 	named.Topic = ""
 	if unfinished != nil && !o.New {
-		if bytes.Equal(unfinished.Options, named.same()) {
+		if bytes.Equal(unfinished.Options, named.decisive()) {
 			return named, nil
 		}
 		return o, nil
