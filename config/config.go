@@ -83,7 +83,8 @@
 //
 // An environment variable sets one key of a policy, consumer or worker that the file names, whether or not the file
 // sets that key. The variable's name is REDELIVERY_ and the path in the file, in capitals. An underscore stands for
-// each dot, for each change from a small letter to a capital, and for each character that is not a letter or digit:
+// each dot, for each character that is not a letter or digit, and before each capital that follows a small letter or
+// digit:
 //
 //	REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT=20s    # consumers.billing.ackTimeout
 //	REDELIVERY_POLICIES_GENTLE_MAX=5m               # policies.gentle.max

@@ -206,8 +206,8 @@ func (d *decoder) params(n *node) *node {
 }
 
 // custom makes a policy of a custom type.
-func (d *decoder) custom(n *node, make Factory, params map[string]any) backoff.RedeliveryBackoff {
-	b, err := make(params)
+func (d *decoder) custom(n *node, factory Factory, params map[string]any) backoff.RedeliveryBackoff {
+	b, err := factory(params)
 	if err != nil {
 		d.errs = append(d.errs, wrong(n.at, n.path(), "is wrong: %w", err))
 	}
