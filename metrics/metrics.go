@@ -68,7 +68,7 @@ func New(reg prometheus.Registerer, options ...Option) (*Metrics, error) {
 			return nil, err
 		}
 	}
-	m.make()
+	m.createMetrics()
 	var registered prometheus.AlreadyRegisteredError
 	switch err := reg.Register(m); {
 	case err == nil:
@@ -90,7 +90,7 @@ var (
 	handlerBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 )
 
-func (m *Metrics) make() {
+func (m *Metrics) createMetrics() {
 	labels := func(more ...string) []string {
 		all := []string{"subscription"}
 		if m.topic {
