@@ -148,7 +148,7 @@ func WithRetryTopic(topics ...string) Option {
 	}
 }
 
-// WithPruning (default: DefaultPruning) makes the handlers delete receipts that are older than d, a few with each
+// WithPruning (default: DefaultPruning) makes the handlers delete receipts that are older than d, at most 200 after a
 // message. d is at least a minute, or 0: then only Prune deletes receipts. Choose d longer than the time from a
 // message's first delivery to its last, including its retries and the time that its dead letter waits for a replay. A
 // message that comes after its receipt was pruned has its effects again.
@@ -206,7 +206,7 @@ type Stats struct {
 	Transactions uint64 // committed with the effects of one message or of a batch
 	Receipts     uint64 // messages whose effects were committed
 	Duplicates   uint64 // messages that have the key of an earlier one, and for which the function was not called
-	Retries      uint64 // transactions that began again after a deadlock or a serialization failure
+	Retries      uint64 // transactions that began again after a deadlock, a serialization failure or a busy database
 	Pruned       uint64 // receipts that were deleted
 	PruneErrors  uint64 // failed attempts of handlers to delete old receipts; errors of Prune do not count
 }
