@@ -29,7 +29,7 @@ type Report struct {
 	// were left out. If there are more than ten, the others are counted as "".
 	Namespaces map[string]int `json:"namespaces,omitempty"`
 
-	// in a dry run: the durable subscription that would be created; needs an admin API
+	// the durable subscription that a dry run would create, or that Import created; needs an admin API
 	Creates string `json:"creates,omitempty"`
 
 	noRetry Target // the first missing retry topic, with the number of letters for all missing ones
