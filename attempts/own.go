@@ -38,7 +38,7 @@ type ownChange struct {
 func (c *changes) put(p place, r record) *ownChange {
 	x := c.next(p)
 	x.record, x.removed, x.from = r, false, 0
-	c.send(p, x)
+	c.enqueue(p, x)
 	return x
 }
 
@@ -52,7 +52,7 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 		}
 		return x
 	}
-	c.send(p, x)
+	c.enqueue(p, x)
 	return x
 }
 
@@ -63,7 +63,7 @@ func (c *changes) drop(p place) bool {
 	if x == nil || x.wasSent {
 		return false
 	}
-	x.written()
+	x.notifyWritten()
 	delete(c.byPlace, p)
 	if len(c.unsent) > 2*len(c.byPlace)+1000 {
 		c.unsent = slices.DeleteFunc(c.unsent, func(p place) bool { return c.byPlace[p] == nil })
@@ -82,10 +82,7 @@ func (c *changes) next(p place) *ownChange {
 	return x
 }
 
-// vainTime limits how long the removal of a settled message is sent again while it is not read back.
-const vainTime = time.Minute
-
-func (c *changes) send(p place, x *ownChange) {
+func (c *changes) enqueue(p place, x *ownChange) {
 	if !x.queued {
 		x.queued = true
 		c.unsent = append(c.unsent, p)
@@ -103,7 +100,7 @@ func (x *ownChange) wait() <-chan struct{} {
 // reset replaces all changes by the removal of all records.
 func (c *changes) reset() {
 	for _, x := range c.byPlace {
-		x.written()
+		x.notifyWritten()
 	}
 	*c = changes{byPlace: map[place]*ownChange{}, resets: true}
 }
@@ -119,7 +116,7 @@ func (c *changes) unread(limit int64) bool {
 	return false
 }
 
-func (x *ownChange) written() {
+func (x *ownChange) notifyWritten() {
 	if x.done != nil {
 		close(x.done)
 		x.done = nil
@@ -136,7 +133,7 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 			break
 		}
 		if x != nil && x.removed && x.number == 0 {
-			c.send(c.later[0], x)
+			c.enqueue(c.later[0], x)
 		}
 		c.later = c.later[1:]
 	}
@@ -167,6 +164,9 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	return places, next
 }
 
+// vainTime limits how long the removal of a settled message is sent again while it is not read back.
+const vainTime = time.Minute
+
 // requeue queues all changes again that were not read back: the topic may be another one now. Of the sent frames it
 // keeps the number and time of the oldest, for lag. It forgets messages that were settled long ago and are not among
 // the known records. If it did not, the changes would grow while frames are sent but not read back.
@@ -182,7 +182,7 @@ func (c *changes) requeue(known map[place]record) {
 	for p, x := range c.byPlace {
 		if x.number > 0 {
 			x.number = 0
-			c.send(p, x)
+			c.enqueue(p, x)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (c *changes) echoed(number uint64) {
 	for len(c.sent) > 0 && c.sent[0].number <= number {
 		for _, p := range c.sent[0].places {
 			if x := c.byPlace[p]; x != nil && x.number == c.sent[0].number {
-				x.written() // a frame may be read back before the broker has confirmed it
+				x.notifyWritten() // a frame may be read back before the broker has confirmed it
 				delete(c.byPlace, p)
 			}
 		}

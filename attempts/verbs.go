@@ -34,7 +34,7 @@ func (l *Log) Begin(ctx context.Context, k Key) error {
 		return ErrReadOnly
 	}
 	began := time.Now()
-	err := l.written(ctx, l.begin(k, true))
+	err := l.awaitWritten(ctx, l.begin(k, true))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sessions.spend(carefulWait*time.Since(began), now(), carefulMost)
@@ -56,7 +56,7 @@ func (l *Log) Ended(k Key) { l.leaves(k, false) }
 // End does what Ended does, but returns only when the record is written.
 func (l *Log) End(ctx context.Context, k Key) error {
 	if done := l.leaves(k, true); done != nil {
-		return l.written(ctx, done)
+		return l.awaitWritten(ctx, done)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (l *Log) Forget(ctx context.Context, k Key) error {
 	done := c.wait()
 	l.mu.Unlock()
 	l.notify()
-	return l.written(ctx, done)
+	return l.awaitWritten(ctx, done)
 }
 
 // Flush returns when all earlier records are written and this Log has read them back: other consumers then know them,
@@ -202,8 +202,8 @@ func (l *Log) change(k Key, waits bool, how func(*record) bool) (done <-chan str
 	return done
 }
 
-// written waits until a change is written.
-func (l *Log) written(ctx context.Context, done <-chan struct{}) error {
+// awaitWritten waits until a change is written.
+func (l *Log) awaitWritten(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
 		return nil

@@ -41,7 +41,7 @@ func (l *Log) write(life context.Context, c *link) error {
 		case <-timer.C:
 		case <-l.wake:
 			if f != nil { // changes come in quick succession: collect some for the next frame
-				pause(life, interval)
+				sleep(life, interval)
 			}
 		case <-l.closing:
 		case <-life.Done():
@@ -50,7 +50,7 @@ func (l *Log) write(life context.Context, c *link) error {
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -88,7 +88,7 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 		x := l.own.byPlace[p]
 		if x.removed && x.from > 0 && l.state.records[p].count > x.count {
 			// another session failed on the message since it was settled here: the acknowledgement was lost
-			x.written()
+			x.notifyWritten()
 			delete(l.own.byPlace, p)
 			continue
 		}
@@ -170,7 +170,7 @@ func (l *Log) sent(c *link, f *frame, places []place, id pulsar.MessageID) {
 	l.mu.Lock()
 	for _, p := range places {
 		if x := l.own.byPlace[p]; x != nil && x.number == f.number {
-			x.written()
+			x.notifyWritten()
 		}
 	}
 	l.mu.Unlock()
