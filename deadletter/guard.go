@@ -37,7 +37,7 @@ func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if l.dead() {
+		if l.isDead() {
 			return creates, nil
 		}
 		seen++
@@ -55,9 +55,9 @@ func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 		ErrNotDeadLetters, t.o.Topic, pulsar.DlqTopicSuffix, what)
 }
 
-// dead reports whether a message has properties of a dead letter. On a replayed message the properties of its origin
+// isDead reports whether a message has properties of a dead letter. On a replayed message the properties of its origin
 // prove nothing, since such a message keeps them in any topic.
-func (l *Letter) dead() bool {
+func (l *Letter) isDead() bool {
 	if l.Type != "" || l.Reason != "" || l.Properties[reconsume.PropertyDeadLetterTime] != "" {
 		return true
 	}

@@ -81,14 +81,14 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 			err = &ImportError{i.undone() - 1, err}
 		}
 	} else if len(names) > 0 && !o.DryRun {
-		err = t.kept(ctx)
+		err = t.checkKept(ctx)
 	}
 	return i.report, err
 }
 
-// kept returns an error if an import has published letters to a topic that was deleted meanwhile, and created again
-// without its subscriptions. It subscribes, so that the broker keeps the letters that the new topic has.
-func (t *Topic) kept(ctx context.Context) error {
+// checkKept returns an error if an import has published letters to a topic that was deleted meanwhile, and created
+// again without its subscriptions. It subscribes, so that the broker keeps the letters that the new topic has.
+func (t *Topic) checkKept(ctx context.Context) error {
 	names, err := t.subscriptions(ctx, t.o.Topic)
 	if err != nil || len(names) > 0 {
 		return err

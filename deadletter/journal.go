@@ -110,7 +110,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1})
 	}, pulsar.Consumer.Close)
 	if err != nil {
-		if busy(err) {
+		if isBusy(err) {
 			return nil, fmt.Errorf("%w: %s", ErrBusy, t.o.Topic)
 		}
 		return nil, fmt.Errorf("deadletter: subscribing to %s, which stores the state of a replay: %w", topic, err)

@@ -221,8 +221,8 @@ func (l *Letter) original() *pulsar.ProducerMessage {
 	return m
 }
 
-// text reports whether JSON can represent a letter's key and properties, that is, whether they are valid UTF-8.
-func (l *Letter) text() bool {
+// isUTF8 reports whether a letter's key and properties are valid UTF-8, so that JSON can represent them.
+func (l *Letter) isUTF8() bool {
 	ok := utf8.ValidString(l.Key) && utf8.ValidString(l.OrderingKey)
 	for name, value := range l.Properties {
 		ok = ok && utf8.ValidString(name) && utf8.ValidString(value)

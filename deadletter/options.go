@@ -107,7 +107,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 		}
 	}
 	switch {
-	case t.reserved(o.Topic):
+	case t.isReserved(o.Topic):
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want neither the dead letter topic nor a journal",
 			o.Topic)
 	case o.Max < 0 || o.MaxReplays < 0 || o.Canary < 0:

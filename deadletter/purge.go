@@ -133,7 +133,7 @@ func (t *Topic) unexportable(w io.Writer, l *Letter) string {
 		return unreadable
 	case l.Encrypted:
 		return sealed
-	case !l.text():
+	case !l.isUTF8():
 		return notText
 	}
 	return ""

@@ -108,7 +108,7 @@ func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, 
 		if !filter.Match(&l) {
 			continue
 		}
-		l.Decrypted, l.Altered = t.decrypts() && !l.Encrypted, !l.text()
+		l.Decrypted, l.Altered = t.decrypts() && !l.Encrypted, !l.isUTF8()
 		if err := lines.Encode(&l); err != nil {
 			return n, err
 		}

@@ -103,8 +103,8 @@ func after(all []stay, p position) int {
 	return sort.Search(len(all), func(i int) bool { return p.before(all[i].From) })
 }
 
-// stays returns why the run has left a letter out, or "" if it has not.
-func (s *state) stays(l *Letter) string {
+// whyLeft returns why the run has left a letter out, or "" if it has not.
+func (s *state) whyLeft(l *Letter) string {
 	all := s.stay[partitionName(l.partition)]
 	if i := after(all, l.pos); i > 0 && !all[i-1].To.before(l.pos) {
 		return all[i-1].Why

@@ -235,7 +235,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	if err != nil || left == unchosen {
 		return left, err
 	}
-	if why := r.j.stays(l); why != "" { // later letters may already be published
+	if why := r.j.whyLeft(l); why != "" { // later letters may already be published
 		r.leaves = false
 		return why, nil
 	}

@@ -72,7 +72,7 @@ func (t *Topic) subscribe(ctx context.Context, topic string, queue int) (pulsar.
 			ReceiverQueueSize: queue, ExpireTimeOfIncompleteChunk: chunkPatience})
 	}, pulsar.Consumer.Close)
 	if err != nil {
-		if busy(err) {
+		if isBusy(err) {
 			return nil, fmt.Errorf("%w: subscription %s of %s has a consumer", ErrBusy, t.o.Subscription, topic)
 		}
 		return nil, fmt.Errorf("deadletter: subscribing to %s: %w", topic, err)

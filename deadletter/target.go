@@ -67,7 +67,7 @@ func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string
 		return "", "came from another namespace"
 	case namespace(topic) != name, len(topic) > maxName: // the subscription's name has a slash
 		return "", "has an origin that is no topic name"
-	case t.reserved(origin) || t.reserved(topic):
+	case t.isReserved(origin) || t.isReserved(topic):
 		return "", "came from this topic, or from a journal"
 	case isInternal(origin) || isInternal(topic):
 		return "", "came from a topic that is Pulsar's own, or a log of attempts"
@@ -123,8 +123,8 @@ func isNoName(err error) bool {
 		func(status int) bool { return admin.HasStatus(err, status) })
 }
 
-// reserved reports whether a topic is the dead letter topic or a journal, to which nothing is replayed.
-func (t *Topic) reserved(topic string) bool {
+// isReserved reports whether a topic is the dead letter topic or a journal, to which nothing is replayed.
+func (t *Topic) isReserved(topic string) bool {
 	topic = topicname.Base(topic)
 	return topic == t.o.Topic || topic == t.journalTopic() ||
 		strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)

@@ -245,7 +245,7 @@ func within[T any](ctx context.Context, create func() (T, error), drop func(T)) 
 func insist[T any](ctx context.Context, patience time.Duration, create func() (T, error), drop func(T)) (T, error) {
 	for begin := time.Now(); ; {
 		made, err := within(ctx, create, drop)
-		if err == nil || !busy(err) || time.Since(begin) > patience {
+		if err == nil || !isBusy(err) || time.Since(begin) > patience {
 			return made, err
 		}
 		if err := sleep(ctx, 200*time.Millisecond); err != nil {
@@ -254,7 +254,7 @@ func insist[T any](ctx context.Context, patience time.Duration, create func() (T
 	}
 }
 
-func busy(err error) bool {
+func isBusy(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "ConsumerBusy") || strings.Contains(text, "ProducerBusy")
 }
