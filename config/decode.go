@@ -36,7 +36,7 @@ func (d *decoder) missing(n *node, name, want string, args ...any) {
 // known is empty, every name is allowed.
 func (d *decoder) fields(n *node, known ...string) map[string]*node {
 	switch {
-	case n == nil || n.empty():
+	case n == nil || n.isEmpty():
 		return nil
 	case n.kind != yaml.MappingNode:
 		d.fail(n, "a map")
@@ -61,7 +61,7 @@ func (d *decoder) textLike(n *node, want string) string {
 	if n == nil {
 		return ""
 	}
-	if n.kind != yaml.ScalarNode || n.empty() || n.text == "" {
+	if n.kind != yaml.ScalarNode || n.isEmpty() || n.text == "" {
 		d.fail(n, "%s", want)
 		return ""
 	}

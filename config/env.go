@@ -107,7 +107,7 @@ func (n *node) set(name, at, text string) {
 		tree.text == text {
 		value.tag = tree.tag // a number or a bool, as in the file
 	}
-	if n.empty() {
+	if n.isEmpty() {
 		n.kind, n.tag = yaml.MappingNode, ""
 	}
 	n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return f.name == name })

@@ -187,7 +187,7 @@ func (d *decoder) class(n *node, values map[string]*node) backoff.RedeliveryBack
 // params reads parameters, which are a map or a JSON object in a string. It returns nil if there are none.
 func (d *decoder) params(n *node) *node {
 	switch {
-	case n == nil || n.empty():
+	case n == nil || n.isEmpty():
 		return nil
 	case n.kind == yaml.MappingNode:
 		return n

@@ -220,7 +220,7 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-func (n *node) empty() bool { return n.kind == yaml.ScalarNode && n.tag == "!!null" }
+func (n *node) isEmpty() bool { return n.kind == yaml.ScalarNode && n.tag == "!!null" }
 
 // String returns the value as errors show it.
 func (n *node) String() string {
@@ -229,7 +229,7 @@ func (n *node) String() string {
 		return "a list"
 	case n.kind == yaml.MappingNode:
 		return "a map"
-	case n.empty():
+	case n.isEmpty():
 		return "empty"
 	case n.tag == "!!int", n.tag == "!!float", n.tag == "!!bool":
 		return strings.Trim(quote(n.text), `"`)
