@@ -101,7 +101,7 @@ func (c *crashes) limit(msg pulsar.Message) error {
 	return nil
 }
 
-func (c *crashes) givesUp(msg pulsar.Message) bool { return c.limit(msg) != nil }
+func (c *crashes) isAtLimit(msg pulsar.Message) bool { return c.limit(msg) != nil }
 
 // warn logs that a message was in a handler when a consumer crashed, once for each crash.
 func (c *crashes) warn(t task) {
@@ -166,7 +166,7 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	for _, t := range tasks {
 		c.warn(t)
 	}
-	if c.givesUp(tasks[0].msg) {
+	if c.isAtLimit(tasks[0].msg) {
 		return func() {}, nil
 	}
 	keys, careful := keysOf(tasks), c.isSuspect(tasks[0])

@@ -214,7 +214,7 @@ func (r *run) ackTogether(tasks []task, outcomes []outcome) {
 			outcomes[i].verb = acked
 		} else {
 			outcomes[i].since = since
-			_ = r.consumer.InProgress(tasks[i].msg) // it may wait long until the others are settled
+			_ = r.consumer.InProgress(tasks[i].msg) // the message may wait long until the others are settled
 		}
 	}
 }
