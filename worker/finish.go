@@ -96,7 +96,7 @@ func (r *run) isInTime(n int) bool {
 	return !late
 }
 
-// paced updates pace after a handler took the time took for n messages.
+// paced updates pace after a call of a handler with n messages.
 func (r *run) paced(took time.Duration, n int) {
 	before, now := r.pace.Load(), int64(took)/int64(max(1, n))
 	if before > 0 {
