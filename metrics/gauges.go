@@ -51,7 +51,7 @@ func newGauges() []gauge {
 			"messages are unacknowledged."),
 			func(s state) float64 { return s.blocked }, false},
 		{desc("redelivery_unfinished_messages",
-			"Settled messages of partly settled batches. They come again after a restart."),
+			"Settled messages of partly settled batches. They may come again after a restart."),
 			func(s state) float64 { return s.unfinished }, false},
 		{desc("redelivery_attempt_log_records", "Messages in the log of attempts."),
 			func(s state) float64 { return s.attempts }, true},

@@ -116,7 +116,7 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 		"Consumers to which the broker may have stopped sending, because too many messages are unacknowledged.",
 		func(s state) int64 { return s.blocked }, false)
 	count("redelivery.unfinished_messages", "{message}",
-		"Settled messages of partly settled batches. They come again after a restart.",
+		"Settled messages of partly settled batches. They may come again after a restart.",
 		func(s state) int64 { return s.unfinished }, false)
 	count("redelivery.attempt_log_records", "{message}", "Messages in the log of attempts.",
 		func(s state) int64 { return s.attempts }, true)
