@@ -9,7 +9,7 @@ import (
 
 // WithRateLimit (default: none) limits how many messages handlers get in a second. Each call of a handler takes one
 // token of limiter for each of its messages, retries included. Several Workers may share a limiter, and its limit may
-// be changed at any time. One message or batch at a time waits for the limiter, and its ack timeout is renewed; the
+// be changed at any time. One new message or batch at a time waits for the limiter, and its ack timeout is renewed; the
 // others stay with the Consumer. A message that waits when a drain begins is handled if the drain finishes its batch
 // (WithFinishBatches), and otherwise left to the broker. A message that waits when a Pause begins is handled, like all
 // messages taken before the Pause. The limiter's burst must be at least 1.

@@ -144,7 +144,7 @@ type Stats struct {
 	Unsettled uint64 // failed attempts to acknowledge, nack, or publish a dead letter
 	// messages left unsettled to the broker or to the Consumer: by a drain, or because they could not be acknowledged
 	Left uint64
-	// messages dropped before their handler was called, because they belong to another consumer:
+	// messages dropped before their handler was called, because they may belong to another consumer:
 	// redelivery.Observer.Lost
 	Lost    uint64
 	Crashed uint64 // messages for which WithCrashLimit prevented a call of the handler; they count in Permanent, too
