@@ -21,8 +21,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// crew is the plan of a random run: Workers with key order join and leave a subscription.
-type crew struct {
+// keyPlan is the plan of a random run: Workers with key order join and leave a subscription.
+type keyPlan struct {
 	kind          pulsar.SubscriptionType
 	concurrency   int
 	batch         worker.Batch // zero for a Handler
@@ -48,8 +48,8 @@ type keyed struct {
 // end is when the shift of the last Worker begins. All other shifts are over by then.
 const end = 5 * time.Minute
 
-func drawCrew(t *rapid.T) crew {
-	c := crew{
+func drawKeyPlan(t *rapid.T) keyPlan {
+	c := keyPlan{
 		kind:        rapid.SampledFrom([]pulsar.SubscriptionType{pulsar.KeyShared, pulsar.Failover}).Draw(t, "type"),
 		concurrency: rapid.IntRange(1, 4).Draw(t, "concurrency"),
 		batch: rapid.SampledFrom([]worker.Batch{{}, {}, {MaxMessages: 3}, {MaxMessages: 5, MaxWait: 2 * time.Second}}).
@@ -89,9 +89,9 @@ type handlerCall struct {
 	lost         bool          // owners changed during the call
 }
 
-// watchedCrew is a crew that runs, with all calls of its handlers.
-type watchedCrew struct {
-	crew
+// keyRun is a keyPlan that runs, with all calls of its handlers.
+type keyRun struct {
+	keyPlan
 	began  time.Time
 	broker *virtual.Broker
 
@@ -103,12 +103,12 @@ type watchedCrew struct {
 	wrong  []string
 }
 
-func (m *watchedCrew) errorf(format string, args ...any) {
+func (m *keyRun) errorf(format string, args ...any) {
 	m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
 }
 
 // handle is the handler of a worker.
-func (m *watchedCrew) handle(of int, ctx context.Context, msgs []pulsar.Message) error {
+func (m *keyRun) handle(of int, ctx context.Context, msgs []pulsar.Message) error {
 	var calls []*handlerCall
 	var takes time.Duration
 	m.mu.Lock()
@@ -154,7 +154,7 @@ func (m *watchedCrew) handle(of int, ctx context.Context, msgs []pulsar.Message)
 
 // check checks a call that begins: no other call with its key is under way, no later message of the key was handled,
 // and the message has not succeeded. Lost messages are exempt. The caller holds mu.
-func (m *watchedCrew) check(call *handlerCall, msg pulsar.Message) {
+func (m *keyRun) check(call *handlerCall, msg pulsar.Message) {
 	key := m.messages[call.msg].key
 	if key == "" {
 		return
@@ -178,12 +178,12 @@ func (m *watchedCrew) check(call *handlerCall, msg pulsar.Message) {
 
 // wasLost reports whether two consumers may handle a message: a handler had it when owners changed, or it has no key
 // and owners have changed. The caller holds mu.
-func (m *watchedCrew) wasLost(msg int) bool {
+func (m *keyRun) wasLost(msg int) bool {
 	return m.moved && m.messages[msg].key == "" || slices.ContainsFunc(m.calls, func(call *handlerCall) bool { return call.msg == msg && call.lost })
 }
 
 // change calls how, which changes the owners. Messages that are in handlers are delivered to their new owners.
-func (m *watchedCrew) change(how func()) {
+func (m *keyRun) change(how func()) {
 	m.mu.Lock()
 	for _, call := range m.calls {
 		call.lost = call.lost || call.ended < 0
@@ -195,7 +195,7 @@ func (m *watchedCrew) change(how func()) {
 
 func TestKeyOrderModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		c := drawCrew(rt)
+		c := drawKeyPlan(rt)
 		var wrong []string
 		synctest.Test(t, func(*testing.T) { wrong = c.run() })
 		if len(wrong) > 0 {
@@ -208,7 +208,7 @@ func TestKeyOrderModel(t *testing.T) {
 // Then the other consumer leaves, and the lost message comes back behind the newer ones. It is handled before them.
 func TestLostMessageGoesFirstThoughThereIsNoRoom(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
-	c := crew{kind: pulsar.KeyShared, concurrency: 1, batch: worker.Batch{MaxMessages: 5, MaxWait: 2 * time.Second}, memoryLimit: 1,
+	c := keyPlan{kind: pulsar.KeyShared, concurrency: 1, batch: worker.Batch{MaxMessages: 5, MaxWait: 2 * time.Second}, memoryLimit: 1,
 		shifts: []span{{end, end + time.Hour}, {ms(561), ms(6051)}, {ms(3), ms(30_003)}, {ms(4), ms(4014)}},
 		drops:  []time.Duration{ms(2010) + 500*time.Microsecond}}
 	for _, at := range []int{10, 10, 170, 190, 260, 940, 2080, 3560} {
@@ -220,8 +220,8 @@ func TestLostMessageGoesFirstThoughThereIsNoRoom(t *testing.T) {
 	}
 }
 
-func (c crew) run() []string {
-	m := &watchedCrew{crew: c, began: time.Now(), broker: &virtual.Broker{}, failed: map[int]int{}, done: map[int]bool{}}
+func (c keyPlan) run() []string {
+	m := &keyRun{keyPlan: c, began: time.Now(), broker: &virtual.Broker{}, failed: map[int]int{}, done: map[int]bool{}}
 	for n, msg := range c.messages {
 		time.AfterFunc(msg.at, func() {
 			m.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n)), Key: msg.key})
@@ -258,7 +258,7 @@ func (c crew) run() []string {
 }
 
 // work runs a Worker for its shift.
-func (m *watchedCrew) work(i int, shift time.Duration) error {
+func (m *keyRun) work(i int, shift time.Duration) error {
 	opts := pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: m.kind}
 	if m.maxDeliveries > 0 {
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: m.maxDeliveries}
@@ -294,7 +294,7 @@ func (m *watchedCrew) work(i int, shift time.Duration) error {
 }
 
 // checkEnd checks that every message was settled.
-func (m *watchedCrew) checkEnd() {
+func (m *keyRun) checkEnd() {
 	acked := m.broker.Acked("orders")
 	dead := map[string]int{}
 	tries := int(m.maxDeliveries)

@@ -104,8 +104,8 @@ func (s *site) unload(topic string) {
 	require.NoError(s, admin.Call(context.Background(), s.admin, "PUT", admin.Topic(topicname.Full(topic))+"/unload", nil, nil))
 }
 
-// employ subscribes a Consumer and runs a Worker of it until the test ends.
-func (s *site) employ(kind pulsar.SubscriptionType, name string, handler worker.Handler, options ...worker.Option) *worker.Worker {
+// startWorker subscribes a Consumer and runs a Worker of it until the test ends.
+func (s *site) startWorker(kind pulsar.SubscriptionType, name string, handler worker.Handler, options ...worker.Option) *worker.Worker {
 	s.Helper()
 	return s.run(s.subscribe(pulsar.ConsumerOptions{Type: kind, Name: name}, nackDelayOf3s), handler, options...)
 }
@@ -158,7 +158,7 @@ func TestKeysKeepTheirOrderWhenAPartitionMoves(t *testing.T) {
 		a := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Failover, Name: "a"})
 		s.allTaken(a, s.run(a, handler, options...), j, 400)
 		lost := a.NextLoss()
-		s.employ(pulsar.Failover, "b", handler, options...)
+		s.startWorker(pulsar.Failover, "b", handler, options...)
 		waittest.Next(t, lost)
 		moved.Store(true)
 		s.judge(j, 400, len(options) > 0)
@@ -253,13 +253,13 @@ func keysMove(t *testing.T, partitions int, joinsFirst bool) {
 		a := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.KeyShared, Name: "a"})
 		s.allTaken(a, s.run(a, handler, options...), j, 200)
 		if joinsFirst {
-			s.employ(pulsar.KeyShared, "b", handler, options...)
+			s.startWorker(pulsar.KeyShared, "b", handler, options...)
 			time.Sleep(100 * time.Millisecond)
 		}
 		lost := a.NextLoss()
 		s.unload(unloaded)
 		if !joinsFirst {
-			s.employ(pulsar.KeyShared, "b", handler, options...)
+			s.startWorker(pulsar.KeyShared, "b", handler, options...)
 		}
 		waittest.Next(t, lost)
 		moved.Store(true)

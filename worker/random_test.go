@@ -62,7 +62,7 @@ type randomRun struct {
 	log       logtest.Buffer
 
 	mu    sync.Mutex
-	all   []*employee // all Workers that ever joined
+	all   []*member // all Workers that ever joined
 	fates []*fate
 	last  time.Time   // when a handler was last called or returned
 	down  atomic.Bool // set while nearly all calls fail
@@ -83,9 +83,9 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 func (r *randomRun) elsewhere() string { return r.topics[0] + "-elsewhere" }
 
 func (r *randomRun) run() {
-	var present []*employee
+	var present []*member
 	for range r.Workers {
-		present = append(present, r.newEmployee())
+		present = append(present, r.newMember())
 	}
 	r.send()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -118,7 +118,7 @@ func (r *randomRun) run() {
 }
 
 // runEvents makes the planned events happen, in random order, and returns the Workers that have not left.
-func (r *randomRun) runEvents(present []*employee) []*employee {
+func (r *randomRun) runEvents(present []*member) []*member {
 	var events []func()
 	for i := range r.Unloads {
 		events = append(events, func() { r.unload(r.topics[i%len(r.topics)]) })
@@ -128,7 +128,7 @@ func (r *randomRun) runEvents(present []*employee) []*employee {
 	}
 	if r.Joins {
 		events = append(events, func() {
-			e := r.newEmployee()
+			e := r.newMember()
 			e.start()
 			present = append(present, e)
 		})
@@ -137,7 +137,7 @@ func (r *randomRun) runEvents(present []*employee) []*employee {
 		events = append(events, func() {
 			if len(present) > 0 {
 				present[0].loseConsumer()
-				e := r.newEmployee()
+				e := r.newMember()
 				e.start()
 				present = append(present[1:], e)
 			}

@@ -45,7 +45,7 @@ func (r *randomRun) pending() (text string) {
 }
 
 // unrest describes what is left to do although all messages are settled; "" if nothing is.
-func (r *randomRun) unrest(present []*employee) string {
+func (r *randomRun) unrest(present []*member) string {
 	for _, e := range present {
 		w, c := e.w.Stats(), e.c.Stats()
 		// The Consumer forgets messages of other consumers later: docs/reliability.md, "A message that another consumer

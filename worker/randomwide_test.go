@@ -85,7 +85,7 @@ func (r *randomRun) widenFate(f *fate) {
 }
 
 // loseConsumer closes the Consumer or the client of a Worker. Run must return an error.
-func (e *employee) loseConsumer() {
+func (e *member) loseConsumer() {
 	if e.Ends == clientCloses {
 		e.client.Close()
 	} else {
@@ -103,7 +103,7 @@ func (e *employee) loseConsumer() {
 }
 
 // isStuck reports whether Run returned because of a handler that hangs.
-func (e *employee) isStuck(err error) bool {
+func (e *member) isStuck(err error) bool {
 	return e.Hang > 0 && err != nil && strings.Contains(err.Error(), "did not return within")
 }
 
@@ -117,7 +117,7 @@ func (c *randomConfig) localRetries() int {
 }
 
 // dueNow ends all delays.
-func (r *randomRun) dueNow(present []*employee) {
+func (r *randomRun) dueNow(present []*member) {
 	forget := func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -132,13 +132,13 @@ func (r *randomRun) dueNow(present []*employee) {
 	forget()
 }
 
-// observed is the registry with the metrics of an employee, and what they must show.
+// observed is the registry with the metrics of a member, and what they must show.
 type observed struct {
 	*prometheus.Registry
 	calls map[redelivery.Outcome]int // messages of handlers' calls, by the outcome that they asked for
 }
 
-func (e *employee) observe() (redelivery.Option, worker.Option) {
+func (e *member) observe() (redelivery.Option, worker.Option) {
 	e.metrics = &observed{prometheus.NewRegistry(), map[redelivery.Outcome]int{}}
 	m, err := metrics.New(e.metrics)
 	require.NoError(e, err)
@@ -146,7 +146,7 @@ func (e *employee) observe() (redelivery.Option, worker.Option) {
 }
 
 // count notes how a call ends for a message. The caller holds mu.
-func (e *employee) count(f *fate, end error) {
+func (e *member) count(f *fate, end error) {
 	if e.metrics == nil {
 		return
 	}
@@ -182,8 +182,8 @@ func (o *observed) value(name, value string) (sum int) {
 	return sum
 }
 
-// checkMetrics checks that the metrics of an employee that has left agree with the calls of its handler.
-func (e *employee) checkMetrics() {
+// checkMetrics checks that the metrics of a member that has left agree with the calls of its handler.
+func (e *member) checkMetrics() {
 	if e.metrics == nil || e.Failed() || e.Hang > 0 {
 		return
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// employee is a Worker with its Consumer.
-type employee struct {
+// member is a Worker with its Consumer.
+type member struct {
 	*randomRun
 	k      int
 	c      *redelivery.Consumer
@@ -29,8 +29,8 @@ type employee struct {
 	metrics *observed // nil unless the run is wide
 }
 
-func (r *randomRun) newEmployee() *employee {
-	e := &employee{randomRun: r, k: len(r.all), client: r.client, lanes: map[string]int{}, ended: make(chan error, 1)}
+func (r *randomRun) newMember() *member {
+	e := &member{randomRun: r, k: len(r.all), client: r.client, lanes: map[string]int{}, ended: make(chan error, 1)}
 	logger := quiet
 	if r.Debug { // the Consumer logs the outcome of each message
 		logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -66,7 +66,7 @@ func (r *randomRun) newEmployee() *employee {
 	return e
 }
 
-func (e *employee) start() {
+func (e *member) start() {
 	var ctx context.Context
 	ctx, e.cancel = context.WithCancel(context.Background())
 	e.Cleanup(e.cancel)
@@ -74,7 +74,7 @@ func (e *employee) start() {
 }
 
 // leave ends a Worker, and then closes its Consumer. Both calls must return in time.
-func (e *employee) leave() {
+func (e *member) leave() {
 	e.cancel()
 	select {
 	case err := <-e.ended:
@@ -95,7 +95,7 @@ func (e *employee) leave() {
 }
 
 // interrupt pauses the Worker, or its Consumer, for a while.
-func (e *employee) interrupt() {
+func (e *member) interrupt() {
 	pause := ms(e.rng.IntN(600))
 	switch e.Interruption {
 	case workerPauses:
@@ -120,7 +120,7 @@ type called struct {
 }
 
 // handle ends the call as the fates of its messages say. One message may make its whole batch fail.
-func (e *employee) handle(ctx context.Context, msgs []pulsar.Message) error {
+func (e *member) handle(ctx context.Context, msgs []pulsar.Message) error {
 	var all []*called
 	d := ms(rand.IntN(3))
 	for _, msg := range msgs {
@@ -151,7 +151,7 @@ func (e *employee) handle(ctx context.Context, msgs []pulsar.Message) error {
 }
 
 // begin notes that a handler gets a message, and checks that it may.
-func (e *employee) begin(msg pulsar.Message) *called {
+func (e *member) begin(msg pulsar.Message) *called {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now, f, lane := time.Now(), e.fateOf(msg), ""
@@ -190,7 +190,7 @@ func (e *employee) begin(msg pulsar.Message) *called {
 
 // noteEnd notes how a call ends. together means that one error is for the whole batch. Its messages may then be handled
 // again at once, since the batch is halved.
-func (e *employee) noteEnd(all []*called, together bool) {
+func (e *member) noteEnd(all []*called, together bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last = time.Now()
