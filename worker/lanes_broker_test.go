@@ -112,7 +112,9 @@ func TestKeyOrderAtABroker(t *testing.T) {
 			for range consumers {
 				all.Go(func() {
 					for !finished() && time.Now().Before(deadline) {
-						c, err := s.trySubscribe(pulsar.ConsumerOptions{Type: kind, ReceiverQueueSize: 20},
+						c, err := s.trySubscribe(pulsar.ConsumerOptions{Type: kind, ReceiverQueueSize: 20,
+							// otherwise Close of pulsar-client-go may lose acknowledgements: see test/compared/upstream.md
+							AckGroupingOptions: &pulsar.AckGroupingOptions{MaxSize: 1}},
 							redelivery.WithNackRedeliveryDelay(10*time.Millisecond), redelivery.WithAckTimeout(10*time.Second))
 						if drops && err != nil { // the connection was dropped while it subscribed
 							continue
