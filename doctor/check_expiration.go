@@ -9,7 +9,7 @@ var subscriptionExpires = Check{
 	Name: "expiration", About: "Topic and subscription", Needs: SuperUser,
 	Asks:   "Do subscriptions stay while no consumer is connected?",
 	Why:    "the broker deletes an expired subscription and its backlog, which may be dead letters",
-	Remedy: "`pulsar-admin namespaces remove-subscription-expiration-time {namespace}`",
+	Remedy: "`pulsar-admin namespaces set-subscription-expiration-time --time 0 {namespace}`",
 	look: func(v *visit) verdict {
 		found, asked := ok("subscriptions do not expire"), map[string]bool{}
 		for _, topic := range []string{v.Topic, v.retry(), v.dead()} { // each may be in a namespace of its own
