@@ -11,12 +11,12 @@ func (p position) before(other position) bool {
 
 // record is a message in a log. Moments are milliseconds of this machine's clock.
 type record struct {
-	at      position // of the frame that has the record
+	at      position // of the frame that has the record; for a copy, the position up to which the copier had read
 	due     int64
 	written int64
 	session SessionID // session that wrote the due time
-	clock   SessionID // session whose clock due and written are by; for a copy, the session that copied
-	begun   SessionID
+	clock   SessionID // due and written are by the clock of this session; for a copy, of the session that copied
+	begun   SessionID // session whose handler has or had the message; 0 for none
 	cause   string
 	count   uint32
 	crashes uint32
@@ -24,7 +24,7 @@ type record struct {
 
 // join merges two records of a message. The order does not matter:
 //   - the higher count and the higher number of crashes hold,
-//   - if the counts are equal, the later due time holds, with its session, and a cause replaces an empty one,
+//   - if the counts are equal, the later due time holds, with its session and clock, and a cause replaces an empty one,
 //   - the later time of writing and the later position hold,
 //   - all other fields are those of one record: the one with the higher count; if the counts are equal, the one with
 //     more crashes; if these are equal too, the one of the later frame.

@@ -154,7 +154,7 @@ func (s *state) apply(f readFrame) {
 	}
 	s.last = f.at
 	s.since += max(1, len(f.changes)) // frames without changes make the log longer, too
-	// a checkpoint at or after its own frame is another topic's
+	// a checkpoint that is not before its own frame is a position in another topic: ignore it
 	if s.checkpoint.before(f.checkpoint) && f.checkpoint.before(f.at) {
 		s.checkpoint, s.since = f.checkpoint, 0
 		maps.DeleteFunc(s.removed, func(_ place, at position) bool { return at.before(f.checkpoint) })
@@ -183,14 +183,14 @@ func (s *state) addCopied(c sessionCopy, written int64) {
 }
 
 const (
-	minShift = 5    // in milliseconds: smallest change of a clock for which all records are changed
+	minShift = 5    // in milliseconds: a smaller change of a clock's shift is ignored, since all records would change
 	setShift = 1000 // in milliseconds: if a frame seems later by this much, it was slow, or a clock was set
 	setAfter = 8    // late frames in a row that show that a clock was set
 )
 
 // learn learns from a frame that was read as it was written. difference is the time of reading, by this machine's
 // clock, minus the time of writing. It includes the time that the frame was under way, so the smallest difference is
-// the best one. A larger one makes due times late, never early. learn returns how much to add to times of this clock.
+// the best one. A larger one makes due times late, never early. learn returns how much to add to times that were converted from c.
 func (c *clock) learn(difference int64) (by int64) {
 	switch {
 	case !c.known || difference <= c.shift-minShift:

@@ -113,7 +113,7 @@ func (k *keySelector) choose(hash uint32, free map[*consumer]int) *consumer {
 
 func (k *keySelector) owner(hash uint32) *consumer {
 	if k.sticky {
-		slot := int32(hash % keySlots)
+		slot := int32(hash % keySlots) // may be 0, unlike that of slotOf
 		for _, r := range k.ranges {
 			if r.start <= slot && slot <= r.end {
 				return r.consumer

@@ -29,7 +29,7 @@ func parseAll(set *flag.FlagSet, args []string) (others []string, err error) {
 // ending has what exit prints at the end of a command.
 type ending struct {
 	command, usage string // usage is the text of -h
-	help           string // what -h shows, for the hint in an error
+	help           string // names what -h shows, for the hint "(-h shows the flags)" of an error
 	stdout, stderr io.Writer
 }
 

@@ -14,8 +14,7 @@ const (
 	// Most is the largest number of messages that a Worker takes in an outage before it tries one, or keeps if they
 	// cannot be given back to the broker.
 	Most = 1000
-	// ShortPause is the longest pause in which messages are not given back: giving them back takes several calls to the
-	// broker.
+	// ShortPause is the shortest pause in which messages are given back: that takes several calls to the broker.
 	ShortPause = time.Second
 
 	doublingsPerOutage = 2  // added to row.doublings by each outage

@@ -37,9 +37,9 @@ type Task struct {
 	Messages     int    `json:"messages"`
 	Redeliveries int    `json:"redeliveries,omitempty"` // of each message
 	Subscription string `json:"subscription,omitempty"` // type; Shared if ""
-	Mixed        bool   `json:"mixed,omitempty"`        // message i is redelivered 1 + i mod redeliveries times instead
+	Mixed        bool   `json:"mixed,omitempty"`        // message i is redelivered 1 + (i mod redeliveries) times instead
 	FailsEach    int    `json:"failsEach,omitempty"`    // one message in this many is redelivered; all if 0
-	HandleMs     int    `json:"handleMs,omitempty"`     // how long each delivery is worked on, one at a time
+	HandleMs     int    `json:"handleMs,omitempty"`     // how long each delivery takes; they are handled one at a time
 
 	Delays
 	Client
@@ -57,8 +57,8 @@ type Delays struct {
 	MinMs int `json:"minMs,omitempty"`
 	MaxMs int `json:"maxMs,omitempty"`
 	// If firstMs is set, the first delay is firstMs, and up to spreadMs more at random. If dueInMs is set, the first
-	// delays of all messages end at one moment, dueInMs after the first nack. Later delays stay short, since clients
-	// derive their ticks from them.
+	// delays of all messages end at one moment, dueInMs after the first nack. Later delays stay short:
+	// pulsar-client-go derives its tick from them.
 	FirstMs  int `json:"firstMs,omitempty"`
 	SpreadMs int `json:"spreadMs,omitempty"`
 	DueInMs  int `json:"dueInMs,omitempty"`
