@@ -142,9 +142,9 @@ func (s *signal) send() {
 	}
 }
 
-// turn is a lock that a goroutine can stop waiting for. Only the goroutine that has the turn reads from upstream. A free
-// turn goes to the goroutine that comes first, which need not be one that waits. So the scheduler need not switch to
-// another goroutine for each message.
+// turn is a lock that a goroutine can stop waiting for. Only the goroutine that has the turn reads from upstream. A
+// free turn goes to the goroutine that comes first, which need not be one that waits. So the scheduler need not switch
+// to another goroutine for each message.
 type turn struct {
 	held    atomic.Bool
 	waiting atomic.Int32  // goroutines that wait for the turn

@@ -36,7 +36,7 @@ type settings struct {
 	attempts         *AttemptLog // nil for none
 
 	// Set by prepare or prepareWrapped:
-	opts               pulsar.ConsumerOptions // the caller's, and what prepare switches on; after Wrap only what the consumer shows
+	opts               pulsar.ConsumerOptions // the caller's, as prepare changed them; after Wrap as the consumer shows them
 	deadLetterPolicy   DeadLetterPolicy       // of all options together; MaxReconsumes is 0 without dead letters
 	retries            bool                   // the consumer has a retry topic of its own
 	indexAcks          partition.IndexAcks    // SentIndexAcks if prepare switched EnableBatchIndexAcknowledgment on
@@ -190,8 +190,8 @@ func (s *settings) checkRetries() error {
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
 	case noRetryTopic && s.isWrapped && (s.Reconsume != nil || s.deadLetters.needsRetries()):
 		return invalid("the wrapped consumer", "not subscribed to its retry topic",
-			"RetryEnable in its options, or SubscribeWith; WithReconsumeBackoff, RetryTopic, and MaxReconsumes without "+
-				"MaxDeliveries need that topic")
+			"RetryEnable in its options, or SubscribeWith; WithReconsumeBackoff, RetryTopic, and MaxReconsumes "+
+				"without MaxDeliveries need that topic")
 	case noRetryTopic && s.deadLetters.needsRetries():
 		return fmt.Errorf("%w: WithDeadLetterPolicy has RetryTopic, or MaxReconsumes without MaxDeliveries, want "+
 			"RetryEnable or WithReconsumeBackoff too", ErrInvalidOption)

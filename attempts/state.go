@@ -190,7 +190,8 @@ const (
 
 // learn learns from a frame that was read as it was written. difference is the time of reading, by this machine's
 // clock, minus the time of writing. It includes the time that the frame was under way, so the smallest difference is
-// the best one. A larger one makes due times late, never early. learn returns how much to add to times that were converted from c.
+// the best one. A larger one makes due times late, never early. learn returns how much to add to times that were
+// converted from c.
 func (c *clock) learn(difference int64) (by int64) {
 	switch {
 	case !c.known || difference <= c.shift-minShift:
