@@ -36,7 +36,7 @@ type settings struct {
 	attempts         *AttemptLog // nil for none
 
 	// Set by prepare or prepareWrapped:
-	opts               pulsar.ConsumerOptions // the caller's, as prepare changed them; after Wrap as the consumer shows them
+	opts               pulsar.ConsumerOptions // the caller's, as prepare changed them; after Wrap as far as known
 	deadLetterPolicy   DeadLetterPolicy       // of all options together; MaxReconsumes is 0 without dead letters
 	retries            bool                   // the consumer has a retry topic of its own
 	indexAcks          partition.IndexAcks    // SentIndexAcks if prepare switched EnableBatchIndexAcknowledgment on
