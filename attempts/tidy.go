@@ -8,7 +8,7 @@ import (
 )
 
 // tidying keeps the log short. A session writes a mark. When it has read the mark back, it copies all records and
-// sessions that it knows, as if they were written at the mark. Then frames name the mark as the checkpoint at which
+// sessions that it knows, as if they were written at the mark. Then frames name the mark as the checkpoint after which
 // sessions begin to read, and the log's own subscription moves there, so that the broker deletes everything before the
 // mark. Several sessions may tidy at the same time: each of their marks is a valid checkpoint.
 type tidying struct {
@@ -28,7 +28,7 @@ const (
 	tidyMin   = 1000
 )
 
-// begins reports whether a mark is due now. If not, at is when to ask again; 0 means after more was written.
+// begins reports whether a mark is due now. If not, at is when to ask again; 0 means after the next write.
 func (t *tidying) begins(s *state, now int64, sessions int) (due bool, at int64) {
 	if t.number > 0 || t.mark != (position{}) {
 		return false, 0
@@ -51,7 +51,8 @@ func (t *tidying) reached(s *state) bool {
 	return t.mark != (position{}) && !s.last.before(t.mark)
 }
 
-// snapshot fills a frame with copies, if it is time for that.
+// snapshot fills a frame with copies or, after the last copy, with the checkpoint. It returns false if it is not time
+// for that.
 func (t *tidying) snapshot(s *state, f *frame, now int64, retention time.Duration) bool {
 	if !t.reached(s) {
 		return false

@@ -8,7 +8,7 @@ import (
 
 var messageSize = Check{
 	Name: "message-size", About: "Dead letters", Needs: AdminAPI,
-	Asks: "Do the retry and the dead letter topic take messages as large as the topic's?",
+	Asks: "Do the retry and the dead letter topic take messages as large as the topic does?",
 	Why: "the broker refuses larger messages, and pulsar-client-go reports no refusal: the call waits until a " +
 		"timeout",
 	Remedy: "`pulsar-admin topicPolicies remove-max-message-size {dead}`, and for {retry}",
@@ -17,7 +17,7 @@ var messageSize = Check{
 		if err != nil {
 			return unknown(err)
 		}
-		found := ok("as large as those of the topic")
+		found := ok("they take messages as large as the topic does")
 		for _, topic := range topics {
 			most, err := v.maxMessageSize(topic)
 			if err != nil {

@@ -136,17 +136,17 @@ func TestSmallerLimitOfTheDeadLetterTopicIsAProblem(t *testing.T) {
 		topic, dead string
 		want        Finding
 	}{
-		"alike":  {"5000", "5000", Finding{Status: OK, Found: "as large as those of the topic"}},
-		"larger": {"5000", "6000", Finding{Status: OK, Found: "as large as those of the topic"}},
+		"alike":  {"5000", "5000", Finding{Status: OK, Found: "they take messages as large as the topic does"}},
+		"larger": {"5000", "6000", Finding{Status: OK, Found: "they take messages as large as the topic does"}},
 		"smaller": {"5000", "4000",
 			Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic takes " +
 				"messages of up to 5000 bytes"}},
 		"smaller than any": {"204", "4000",
 			Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic takes " +
 				"messages as large as the broker allows"}},
-		"no limit":              {"5000", "204", Finding{Status: OK, Found: "as large as those of the topic"}},
-		"no limit, by a zero":   {"5000", "0", Finding{Status: OK, Found: "as large as those of the topic"}},
-		"no policies of topics": {"405", "405", Finding{Status: OK, Found: "as large as those of the topic"}},
+		"no limit":              {"5000", "204", Finding{Status: OK, Found: "they take messages as large as the topic does"}},
+		"no limit, by a zero":   {"5000", "0", Finding{Status: OK, Found: "they take messages as large as the topic does"}},
+		"no policies of topics": {"405", "405", Finding{Status: OK, Found: "they take messages as large as the topic does"}},
 		"no right": {"5000", "403",
 			Finding{Status: Unknown, Found: "no right to read " + dead + "/maxMessageSize (403)"}},
 	} {

@@ -16,7 +16,7 @@ type subscription struct {
 	kind      wire.SubType
 	used      bool // whether a consumer has set kind since the topic was loaded
 	cursor    cursor
-	consumers []*consumer     // by priority; of one priority in the order in which they came, or on Failover by name
+	consumers []*consumer     // by priority; within one, in the order of arrival, on Failover by name
 	pending   map[int]pending // sent and not acknowledged, on Shared and Key_Shared
 	replay    offsets         // entries to be sent again, before unread ones
 	counts    map[int]uint32  // redelivery counts

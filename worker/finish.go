@@ -48,7 +48,7 @@ func (r *run) nextToFinish(ctx context.Context) (task, error) {
 		switch {
 		case err == nil && r.isBegun(t):
 			return t, nil
-		case err == nil: // the batch was not begun, and comes again as a whole
+		case err == nil: // the batch was not begun, or another of its messages was left: it comes again
 			r.counts.left.Add(1)
 			r.keepLeft(t.msg)
 		case ctx.Err() != nil || short.Err() == nil:
@@ -66,8 +66,8 @@ func (r *run) isBegun(t task) bool {
 	return err == nil && d.Begun && !r.leftBatches[batchOf(t.msg)]
 }
 
-// hasToFinish reports whether messages of begun batches are prefetched or wait for their keys, and there is time for
-// all of them. Without time for all, handling some would only make more handled messages come again.
+// hasToFinish reports whether messages are prefetched or could be taken from the lanes now, and there is time for all
+// of these. Without time for all, handling some would only make more handled messages come again.
 func (r *run) hasToFinish() bool {
 	n := r.consumer.Stats().Arriving + r.lanes.readyNow()
 	return n > 0 && r.isInTime(n)

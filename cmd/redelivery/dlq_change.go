@@ -30,7 +30,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 			found, keeps = true, s.Backlog
 		}
 	}
-	switch { // like Unsubscribe, but before the plan is shown
+	switch { // Unsubscribe would return the same errors, but only after the plan was shown
 	case !found:
 		return fmt.Errorf("%w: %s has no subscription %s", deadletter.ErrNotSubscribed, d.topic, d.ownSub())
 	case !d.anyTopic && d.ownSub() != defaultSubscription && !strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix):

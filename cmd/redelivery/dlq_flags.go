@@ -113,15 +113,15 @@ const (
 	changing = "replay purge import unsubscribe"
 )
 
-// moment parses a time, or a duration before now. It rounds the time of a duration down to the minute, so that a
-// command that is repeated in the same minute means the same time.
+// moment parses a time, or a duration before the present minute, so that a command that is repeated in the same minute
+// means the same time.
 func moment(t *time.Time) func(string) error {
 	return func(s string) (err error) {
 		if ago, err := time.ParseDuration(s); err == nil {
 			if ago < 0 { // a time in the future would choose all letters or none
 				return errors.New("want 0 or more, such as 2h")
 			}
-			*t = time.Now().Add(-ago).Truncate(time.Minute)
+			*t = time.Now().Truncate(time.Minute).Add(-ago)
 			return nil
 		}
 		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime,

@@ -43,7 +43,7 @@ func openBroker(ctx context.Context, on string) (*broker, func(), error) {
 	case "env":
 		b := &broker{url: os.Getenv("PULSAR_URL"), admin: os.Getenv("PULSAR_ADMIN_URL")}
 		if b.url == "" || b.admin == "" {
-			return nil, nil, errors.New("-on is env, want PULSAR_URL and PULSAR_ADMIN_URL")
+			return nil, nil, errors.New("-on env wants PULSAR_URL and PULSAR_ADMIN_URL in the environment")
 		}
 		return b, func() {}, nil
 	case "own":
@@ -56,7 +56,7 @@ func openBroker(ctx context.Context, on string) (*broker, func(), error) {
 
 // has reports whether the broker of -on is of the kind that a fault needs.
 func has(on string, needs brokerKind) bool {
-	switch needs { //nolint:exhaustive // other faults run on any broker, or the trial starts one
+	switch needs { //nolint:exhaustive // the other kinds work with each -on
 	case killable, guarded, clustered:
 		return on == "own"
 	}
@@ -109,8 +109,8 @@ func (b *broker) callAdmin(ctx context.Context, method, path string, body, answe
 	return admin.Call(ctx, b.admin, method, path, body, answer)
 }
 
-// patiently calls do until it succeeds. do creates or unloads a topic. A broker that was killed and started again
-// sometimes refuses that for a while.
+// patiently calls do until it succeeds, at most 20 times. A broker that was killed and started again refuses some calls
+// for a while.
 func patiently(ctx context.Context, do func() error) (err error) {
 	for range 20 {
 		if err = do(); err == nil || ctx.Err() != nil {
@@ -123,8 +123,8 @@ func patiently(ctx context.Context, do func() error) (err error) {
 
 // state has the broker's statistics of a topic's subscriptions.
 type state struct {
-	backlog int // messages that are not acknowledged
-	unacked int // messages of the backlog that were sent to consumers
+	backlog int // entries that are not acknowledged
+	unacked int // messages that were sent to consumers and are not acknowledged
 	permits int // permits that the broker got from consumers and has not used
 	out     int // messages sent until now
 
@@ -137,7 +137,7 @@ func (s state) String() string {
 }
 
 // isStuck reports whether the broker has messages and should send them: it has permits, or it has no consumer although
-// a client seems to be subscribed. With every client, both sometimes happen.
+// a client seems to be subscribed. Both sometimes happen, with any client.
 func (s state) isStuck() bool {
 	return s.backlog > 0 && s.unacked <= 0 && (s.permits > 0 || s.consumers == 0)
 }

@@ -74,8 +74,8 @@ func Name(msg pulsar.Message) (payload string) {
 	return payload
 }
 
-// Drain passes every message to handle until none has come for the time quiet. It waits up to five seconds for the first
-// one: on Failover Pulsar waits a second before it sends to a new consumer.
+// Drain passes every message to handle until none has come for the time quiet. It waits up to five seconds for the
+// first one: on Failover Pulsar waits a second before it sends to a new consumer.
 func Drain(t testing.TB, c *redelivery.Consumer, quiet time.Duration, handle func(pulsar.Message)) {
 	t.Helper()
 	if race.Enabled { // the race detector makes everything slower
