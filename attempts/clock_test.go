@@ -25,6 +25,19 @@ func TestDueTimesAreCorrectedForAWrongClock(t *testing.T) {
 	}
 }
 
+// The first frame of a session was under way for 5 ms, so its later frames seem to be written 5 ms late. A failure
+// without a delay is due nevertheless when it is read: otherwise later messages of its key would overtake it.
+func TestFailureWithoutDelayIsDueWhenItIsRead(t *testing.T) {
+	s := newState()
+	s.apply(readFrame{frame: frame{session: 7}, at: position{1, 1}, time: 100_000, now: 100_005, live: true})
+	change := []change{{Key: one, count: 1, session: 7}, {Key: two, count: 1, delay: 1, session: 7}}
+	s.apply(readFrame{frame: frame{session: 7, changes: change}, at: position{1, 2}, time: 101_000, now: 101_001, live: true})
+	r, _ := s.find(one)
+	require.Less(t, r.due, int64(101_001))
+	r, _ = s.find(two)
+	require.EqualValues(t, 101_006, r.due, "a failure with a delay is early")
+}
+
 // Frames have times in milliseconds. The clocks of the writer, the broker and this machine may differ by fractions of a
 // millisecond, and a frame may be read at once.
 func TestRoundingMakesNoMessageEarly(t *testing.T) {

@@ -45,7 +45,7 @@ func (m *modelLog) publish(s *modelSession, f frame) position {
 		panic(err)
 	}
 	at := position{1, int64(len(m.frames)) + 1}
-	m.frames = append(m.frames, readFrame{frame: decoded, at: at, time: m.now})
+	m.frames = append(m.frames, readFrame{frame: decoded, at: at, time: m.now, now: m.now + rounding})
 	return at
 }
 

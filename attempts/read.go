@@ -28,10 +28,13 @@ func (l *Log) follow(life context.Context, c *link) error {
 	}
 }
 
-// readAt returns a frame as it was read at t. It adds two milliseconds to t: rounding down to milliseconds takes up to
-// one millisecond from the time of the frame, and up to one from t. Without the two, messages could be due early.
+// rounding is added to the time of reading. Both that time and the frame's are rounded down to milliseconds, so without
+// it messages could be due up to two milliseconds early.
+const rounding = 2
+
+// readAt returns a frame as it was read at t.
 func readAt(t time.Time, f frame, msg pulsar.Message) readFrame {
-	r := readFrame{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + 2}
+	r := readFrame{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + rounding}
 	if t := msg.BrokerPublishTime(); t != nil {
 		r.time, r.broker = t.UnixMilli(), true
 	}

@@ -148,7 +148,11 @@ func (s *state) apply(f readFrame) {
 			s.remove(p, f.at)
 			continue
 		}
-		s.put(p, record{at: at, due: written + c.delay, written: written - c.age, session: c.session, clock: f.session,
+		due := written + c.delay
+		if c.delay <= 0 { // it was due when the frame was written, so it is due now, however late this log puts that
+			due = min(due, f.now-rounding)
+		}
+		s.put(p, record{at: at, due: due, written: written - c.age, session: c.session, clock: f.session,
 			begun: c.begun, cause: c.cause,
 			count: c.count, crashes: c.crashes})
 	}

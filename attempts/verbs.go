@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// Failed records that a message was delivered count times, failed, and waits for delay. The cause is cut to 120
-// bytes; "" means none.
+// Failed records that a message was delivered count times, failed, and waits for delay. Without a delay, the message is
+// due in all sessions once they have the record. The cause is cut to 120 bytes; "" means none.
 func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
 	cause = strings.ToValidUTF8(cause[:min(len(cause), maxCause)], "")
-	at := now()
+	due := now()
+	if delay > 0 {
+		due += min(delay, maxDelay).Milliseconds() + 1 // both are rounded down
+	}
 	l.change(k, false, func(r *record) bool {
-		*r = record{due: at + max(0, min(delay, maxDelay)).Milliseconds() + 1, count: max(count, r.count),
-			crashes: l.crashes(*r), cause: cause}
+		*r = record{due: due, count: max(count, r.count), crashes: l.crashes(*r), cause: cause}
 		return true
 	})
 }
