@@ -30,7 +30,8 @@ func (m *Mutant) code(t *testing.T) string {
 	return string(code)
 }
 
-// Test runs go test with args on this package without the rule. It fails t if the tests pass, and returns their output.
+// Test runs go test with args on this package without the rule. It fails t if the tests pass or time out, and returns
+// their output.
 func (m *Mutant) Test(t *testing.T, args ...string) (output string) {
 	path, err := filepath.Abs(m.File)
 	require.NoError(t, err)
@@ -45,5 +46,6 @@ func (m *Mutant) Test(t *testing.T, args ...string) (output string) {
 	out, err := exec.Command("go", args...).CombinedOutput() //nolint:gosec // arguments of tests
 	require.NotContains(t, string(out), "[build failed]", "%s", out)
 	require.Error(t, err, "no test fails without this rule: %s", m.Rule)
+	require.NotContains(t, string(out), "panic: test timed out", "no test fails in time without this rule: %s", m.Rule)
 	return string(out)
 }

@@ -175,7 +175,7 @@ func TestMutants(t *testing.T) {
 			if !*withMutants {
 				return
 			}
-			out := mutant.Test(t, "-timeout=120s", "-skip", "TestMutants", ".", "-args", fmt.Sprintf("-deeper=%d", max(0, *exploretest.Deeper)))
+			out := mutant.Test(t, "-timeout=10m", "-skip", "TestMutants", ".", "-args", fmt.Sprintf("-deeper=%d", max(0, *exploretest.Deeper)))
 			by := []string{}
 			for _, f := range failed.FindAllStringSubmatch(out, -1) {
 				if f[1] != "TestExploration" && f[1] != "TestTable" {
