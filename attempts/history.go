@@ -26,11 +26,19 @@ func History(ctx context.Context, client pulsar.Client, topic string, wanted fun
 	}
 	defer r.Close()
 	names := map[SessionID]string{}
-	for r.HasNext() {
-		msg, err := r.Next(ctx)
+	for last := (position{}); ; {
+		more, err := hasMore(r, last)
+		if err == nil && !more {
+			break
+		}
+		var msg pulsar.Message
+		if err == nil {
+			msg, err = r.Next(ctx)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("attempts: reading %s: %w", topic, err)
 		}
+		last = positionOf(msg.ID())
 		f, err := decode(msg.Payload())
 		if err != nil { // a Log skips the message too
 			continue

@@ -1,9 +1,11 @@
 package attempts
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,4 +34,29 @@ func TestHistoryHasEachFailureWithItsSession(t *testing.T) {
 		require.WithinDuration(t, time.Now(), all[i].Written, time.Minute)
 	}
 	require.True(t, all[2].Settled)
+}
+
+// silent is a reader whose broker does not answer at first.
+type silent struct {
+	pulsar.Reader
+	err error
+}
+
+func (silent) HasNext() bool { return false }
+
+func (s silent) GetLastMessageID() (pulsar.MessageID, error) {
+	return pulsar.NewMessageID(1, 5, -1, -1), s.err
+}
+
+// HasNext returns false if the broker does not answer. Then a log would look as if it was read to its end.
+func TestLogIsNotAtItsEndBecauseTheBrokerIsSilent(t *testing.T) {
+	t.Parallel()
+	_, err := hasMore(silent{err: errors.New("request timed out")}, position{1, 4})
+	require.ErrorContains(t, err, "request timed out")
+	more, err := hasMore(silent{}, position{1, 4})
+	require.NoError(t, err)
+	require.True(t, more)
+	more, err = hasMore(silent{}, position{1, 5})
+	require.NoError(t, err)
+	require.False(t, more)
 }

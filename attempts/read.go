@@ -10,14 +10,24 @@ import (
 
 // follow reads the topic.
 func (l *Log) follow(life context.Context, c *link) error {
+	l.mu.Lock()
+	last := l.state.last
+	l.mu.Unlock()
 	for {
-		if l.o.ReadOnly && !l.isReady() && !c.reader.HasNext() {
-			l.readToEnd()
+		if l.o.ReadOnly && !l.isReady() {
+			more, err := hasMore(c.reader, last)
+			if err != nil {
+				return fmt.Errorf("asking for the last message: %w", err)
+			}
+			if !more {
+				l.readToEnd()
+			}
 		}
 		msg, err := c.reader.Next(life)
 		if err != nil {
 			return fmt.Errorf("reading: %w", err)
 		}
+		last = positionOf(msg.ID())
 		f, err := decode(msg.Payload())
 		if err != nil { // a message of another program, or of a later version of this one
 			l.o.Logger.Warn("attempts: a message of the log cannot be read and is skipped",
@@ -26,6 +36,19 @@ func (l *Log) follow(life context.Context, c *link) error {
 		}
 		l.take(readAt(time.Now(), f, msg))
 	}
+}
+
+// hasMore reports whether r has messages after the last one that it returned. HasNext alone does not tell: it also
+// returns false if the broker does not answer.
+func hasMore(r pulsar.Reader, last position) (bool, error) {
+	if r.HasNext() {
+		return true, nil
+	}
+	end, err := r.GetLastMessageID()
+	if err != nil {
+		return false, err
+	}
+	return end.EntryID() >= 0 && last.before(positionOf(end)), nil
 }
 
 // rounding is added to the time of reading. Both that time and the frame's are rounded down to milliseconds, so without
