@@ -11,11 +11,11 @@ func (p position) before(other position) bool {
 
 // record is a message in a log. Moments are milliseconds of this machine's clock.
 type record struct {
-	at      position // of the frame that has the record; for a copy, the position up to which the copier had read
+	at      position // of the frame that has the record; for a copy, the mark of the session that copied
 	due     int64
 	written int64
 	session SessionID // session that wrote the due time
-	clock   SessionID // due and written are by the clock of this session; for a copy, of the session that copied
+	clock   SessionID // session from whose clock due and written were converted; for a copy, the one that copied
 	begun   SessionID // session whose handler has or had the message; 0 for none
 	cause   string
 	count   uint32

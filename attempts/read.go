@@ -51,13 +51,14 @@ func hasMore(r pulsar.Reader, last position) (bool, error) {
 	return end.EntryID() >= 0 && last.before(positionOf(end)), nil
 }
 
-// rounding is added to the time of reading. Both that time and the frame's are rounded down to milliseconds, so without
-// it messages could be due up to two milliseconds early.
+// rounding, in milliseconds, is added to the time of reading. That time and the frame's are rounded down, so without it
+// messages could be due up to two milliseconds early.
 const rounding = 2
 
 // readAt returns a frame as it was read at t.
 func readAt(t time.Time, f frame, msg pulsar.Message) readFrame {
-	r := readFrame{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + rounding}
+	r := readFrame{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(),
+		now: milliseconds(t) + rounding}
 	if t := msg.BrokerPublishTime(); t != nil {
 		r.time, r.broker = t.UnixMilli(), true
 	}

@@ -122,8 +122,8 @@ func (m *Metrics) createMetrics() {
 	m.swallowed = counter("redelivery_swallowed_total",
 		"Copies of settled messages: acknowledged again, not delivered.")
 	m.dropped = counter("redelivery_dropped_total",
-		"Dropped messages, which come again: early and beyond the memory limit, of a lost connection, before a partition "+
-			"was this consumer's, or out of order.")
+		"Dropped messages, which come again: they came early and beyond the memory limit, over a lost connection, "+
+			"before their partition was this consumer's, or out of order.")
 	m.losses = counter("redelivery_losses_total",
 		"Events after which messages that the application has may belong to another consumer, by lost thing: "+
 			"connection, partition, consumer.", "why")

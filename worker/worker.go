@@ -27,8 +27,8 @@ type Worker struct {
 // not allowed, the error satisfies errors.Is with redelivery.ErrInvalidOption.
 //
 // Only the Worker may receive from consumer and call redelivery.Consumer.GiveBack. After a GiveBack by other code, the
-// handlers' messages cannot be acknowledged until the Worker receives again. That takes a minute if all WithConcurrency
-// messages wait to be acknowledged. The caller closes consumer after Run has returned.
+// handlers' messages cannot be acknowledged until the Worker receives again. If all handlers' messages wait to be
+// acknowledged, it receives again after a minute. The caller closes consumer after Run has returned.
 func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Worker, error) {
 	if handler == nil {
 		return nil, invalid("New's handler", "nil", "a Handler")
@@ -136,8 +136,8 @@ type Stats struct {
 	// follows
 	Failed  uint64
 	Snoozed uint64 // how many times handlers returned Snooze or PauseFor
-	// errors without a retry: Permanent, and any error of a message past WithMaxAge; an error that cannot make a dead
-	// letter counts in Failed instead
+	// errors without a retry: Permanent, and any error of a message past WithMaxAge; if the dead letter cannot be
+	// published, the error counts in Failed instead
 	Permanent uint64
 	Expired   uint64 // the errors in Permanent of messages past WithMaxAge
 	Panics    uint64 // of handlers, middleware, and methods of their errors

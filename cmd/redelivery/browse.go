@@ -13,8 +13,8 @@ import (
 )
 
 // browse is "redelivery dlq" without a verb, on a terminal. It asks for a topic and a group of its letters, shows a
-// letter and what a replay would do, and asks whether to replay the group. It prints each command before it runs it. It
-// reads and writes only lines.
+// letter and what a replay would do, and asks whether to replay the group. It prints each peek and replay before it
+// runs it. It does not control the screen, it only reads and writes lines.
 type browse struct {
 	in             *bufio.Scanner
 	stdout, stderr io.Writer

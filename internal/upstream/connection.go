@@ -63,8 +63,8 @@ func (r *reconnection) Reset() {
 	r.Policy.Reset()
 }
 
-// attemptTime is longer than any attempt to connect: by default a look-up takes up to 30 s, a connection 10 s and a
-// subscription 30 s.
+// attemptTime is longer than any attempt to connect with default timeouts: a look-up takes up to 30 s, a connection 10 s
+// and a subscription 30 s.
 const attemptTime = 2 * time.Minute
 
 // begin notes that a reconnection goes on for d at most, unless begin is called again.

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// consume receives and acknowledges messages that were published before. The first tenth is not measured.
+// consume publishes messages, subscribes, and then receives and acknowledges them. The first tenth is not measured.
 func (w *worker) consume() (Report, error) {
 	if err := w.publishAll(w.Messages); err != nil {
 		return Report{}, err
