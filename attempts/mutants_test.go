@@ -23,7 +23,7 @@ var mutants = []struct{ rule, file, with, without, says string }{
 	{"a failure elsewhere outlives a lost acknowledgement", "write.go", "if x.removed && x.from > 0 && l.state.records[p].count > x.count {", "if false {", "before the end of a delay"},
 	{"a session that missed frames forgets the records that were not copied", "state.go", "		maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.at.before(f.checkpoint) })\n", "", "has the record of settled message"},
 	{"a hand-over is taken back", "../internal/partition/nack.go", "		g.waitUntil(now, m, add(now, wait))\n	}\n	return wait <= 0", "	}\n	return true", "before the end of a delay"},
-	{"a record has the delay", "verbs.go", "due += min(delay, maxDelay).Milliseconds() + 1", "due++", "before the end of a delay"},
+	{"a record has the delay", "verbs.go", "due += min(delay, maxDelay).Milliseconds() + 2", "due++", "before the end of a delay"},
 	{"the higher count holds", "merge.go", "	if a.isBefore(b) {", "	if b.isBefore(a) {", "which knows"},
 	{"a copy has the count of the log", "../internal/partition/arrive.go", "	return max(c.Count-min(c.Count, excess), c.Tries)", "	return c.Count - min(c.Count, excess)", "which knows"},
 	{"a message that was here has the count of the log", "../internal/partition/nack.go", "	m.count = max(m.count, tries)", "", "which knows"},

@@ -14,7 +14,7 @@ func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
 	cause = strings.ToValidUTF8(cause[:min(len(cause), maxCause)], "")
 	due := now()
 	if delay > 0 {
-		due += min(delay, maxDelay).Milliseconds() + 1 // both are rounded down
+		due += min(delay, maxDelay).Milliseconds() + 2 // due and the delay are rounded down
 	}
 	l.change(k, false, func(r *record) bool {
 		*r = record{due: due, count: max(count, r.count), crashes: l.crashes(*r), cause: cause}
