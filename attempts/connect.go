@@ -140,12 +140,8 @@ func (l *Log) session() error {
 // a consumer is closed before it has asked for messages.
 func (l *Log) connect() (c *link, err error) {
 	c = &link{topic: l.o.Topic}
-	partitions, err := l.client.TopicPartitions(l.o.Topic)
-	if err != nil {
-		return c, fmt.Errorf("asking for the topic's partitions: %w", err)
-	}
-	if len(partitions) > 0 && partitions[0] != "" {
-		c.topic = partitions[0]
+	if c.topic, err = firstPartition(l.client, l.o.Topic); err != nil {
+		return c, err
 	}
 	if !l.o.ReadOnly {
 		consumer, err := l.subscribe(c.topic)
@@ -185,6 +181,18 @@ func (l *Log) connect() (c *link, err error) {
 	c.reader = r
 	made.Store(true)
 	return c, nil
+}
+
+// firstPartition returns the topic that has the log: topic, or its first partition.
+func firstPartition(client pulsar.Client, topic string) (string, error) {
+	partitions, err := client.TopicPartitions(topic)
+	if err != nil {
+		return topic, fmt.Errorf("asking for the topic's partitions: %w", err)
+	}
+	if len(partitions) > 0 && partitions[0] != "" {
+		topic = partitions[0]
+	}
+	return topic, nil
 }
 
 // asItIs makes a reader return encrypted messages as they are. The log writes none, but others may. Without this option

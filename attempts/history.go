@@ -3,6 +3,7 @@ package attempts
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -19,15 +20,21 @@ type Event struct {
 // History reads the topic of a log, and returns the events of all wanted messages, the oldest first. The broker deletes
 // the oldest part of a long log, so the first events may be missing. The broker may create a topic that does not exist.
 func History(ctx context.Context, client pulsar.Client, topic string, wanted func(Key) bool) (all []Event, err error) {
+	topic, err = firstPartition(client, topic)
+	if err != nil {
+		return nil, fmt.Errorf("attempts: %w", err)
+	}
 	r, err := client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID(),
 		Decryption: asItIs()})
 	if err != nil {
 		return nil, fmt.Errorf("attempts: reading %s: %w", topic, err)
 	}
-	defer r.Close()
+	closeReader := sync.OnceFunc(r.Close)
+	defer closeReader()
+	defer context.AfterFunc(ctx, closeReader)() // ends the requests of hasMore, which take no context
 	names := map[SessionID]string{}
 	for last := (position{}); ; {
-		more, err := hasMore(r, last)
+		more, err := hasMore(ctx, r, last)
 		if err == nil && !more {
 			break
 		}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 func TestHistoryHasEachFailureWithItsSession(t *testing.T) {
@@ -36,6 +38,19 @@ func TestHistoryHasEachFailureWithItsSession(t *testing.T) {
 	require.True(t, all[2].Settled)
 }
 
+func TestHistoryOfAPartitionedLogIsThatOfItsFirstPartition(t *testing.T) {
+	t.Parallel()
+	server, topic := pulsartest.NewServer(t), testTopic(t)
+	require.NoError(t, server.CreatePartitionedTopic(topic, 2))
+	client := server.Client(t)
+	a := openReady(t, client, topic, "a")
+	a.Failed(one, 1, time.Minute, "no milk")
+	require.NoError(t, a.Flush(t.Context()))
+	all, err := History(t.Context(), client, topic, func(Key) bool { return true })
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+}
+
 // silent is a reader whose broker does not answer at first.
 type silent struct {
 	pulsar.Reader
@@ -51,12 +66,12 @@ func (s silent) GetLastMessageID() (pulsar.MessageID, error) {
 // HasNext returns false if the broker does not answer. Then a log would look as if it was read to its end.
 func TestLogIsNotAtItsEndBecauseTheBrokerIsSilent(t *testing.T) {
 	t.Parallel()
-	_, err := hasMore(silent{err: errors.New("request timed out")}, position{1, 4})
+	_, err := hasMore(t.Context(), silent{err: errors.New("request timed out")}, position{1, 4})
 	require.ErrorContains(t, err, "request timed out")
-	more, err := hasMore(silent{}, position{1, 4})
+	more, err := hasMore(t.Context(), silent{}, position{1, 4})
 	require.NoError(t, err)
 	require.True(t, more)
-	more, err = hasMore(silent{}, position{1, 5})
+	more, err = hasMore(t.Context(), silent{}, position{1, 5})
 	require.NoError(t, err)
 	require.False(t, more)
 }

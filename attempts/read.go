@@ -15,7 +15,7 @@ func (l *Log) follow(life context.Context, c *link) error {
 	l.mu.Unlock()
 	for {
 		if l.o.ReadOnly && !l.isReady() {
-			more, err := hasMore(c.reader, last)
+			more, err := hasMore(life, c.reader, last)
 			if err != nil {
 				return fmt.Errorf("asking for the last message: %w", err)
 			}
@@ -40,9 +40,12 @@ func (l *Log) follow(life context.Context, c *link) error {
 
 // hasMore reports whether r has messages after the last one that it returned. HasNext alone does not tell: it also
 // returns false if the broker does not answer.
-func hasMore(r pulsar.Reader, last position) (bool, error) {
+func hasMore(ctx context.Context, r pulsar.Reader, last position) (bool, error) {
 	if r.HasNext() {
 		return true, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
 	}
 	end, err := r.GetLastMessageID()
 	if err != nil {
