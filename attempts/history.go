@@ -35,13 +35,13 @@ func History(ctx context.Context, client pulsar.Client, topic string, wanted fun
 	names := map[SessionID]string{}
 	for last := (position{}); ; {
 		more, err := hasMore(ctx, r, last)
-		if err == nil && !more {
+		if err != nil {
+			return nil, fmt.Errorf("attempts: asking for the last message of %s: %w", topic, err)
+		}
+		if !more {
 			break
 		}
-		var msg pulsar.Message
-		if err == nil {
-			msg, err = r.Next(ctx)
-		}
+		msg, err := r.Next(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("attempts: reading %s: %w", topic, err)
 		}

@@ -149,7 +149,7 @@ func (s *state) apply(f readFrame) {
 			continue
 		}
 		due := written + c.delay
-		if c.delay <= 0 { // it was due when the frame was written, so it is due now, however late this log puts that
+		if c.delay <= 0 { // due before the frame was written, so before it was read; written may be some ms too late
 			due = min(due, f.now-rounding)
 		}
 		s.put(p, record{at: at, due: due, written: written - c.age, session: c.session, clock: f.session,
