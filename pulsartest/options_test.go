@@ -42,7 +42,7 @@ func TestLimitOfUnackedMessagesStopsDelivery(t *testing.T) {
 				send(t, p, "m")
 				held = append(held, receive(t, k))
 			}
-			for range 2 { // after the limit is reached: the limit of a subscription does not cut what is read at once
+			for range 2 { // not before: a subscription's limit does not divide entries that the broker reads together
 				send(t, p, "m")
 			}
 			receiveNothing(t, k)
