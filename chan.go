@@ -38,7 +38,11 @@ func (c *Consumer) feed() {
 			return
 		}
 		msg := wrap(&d)
-		if c.offer(&d, msg) && !c.outside(func() { c.handedOver(&d, msg) }) {
+		sent := c.offer(&d, msg)
+		for !sent && d.Object == nil && c.pause.wait(c.ended, c.ended.Done()) == nil {
+			sent = c.offer(&d, msg) // the group does not keep this message, and the broker does not send it again
+		}
+		if sent && !c.outside(func() { c.handedOver(&d, msg) }) {
 			return
 		}
 	}
@@ -49,13 +53,16 @@ func (c *Consumer) feed() {
 type offer struct {
 	id        partition.ID
 	hand      uint64        // number of the hand-over
-	withdrawn chan struct{} // closed when the offer is withdrawn
+	withdrawn chan struct{} // closed when the offer is withdrawn; nil if the group does not track the message
 	over      chan struct{} // closed when the offer has ended
 }
 
 // withdraw ends the offer if its delivery is no longer current, and reports whether it did. The caller holds the
 // Consumer's mu.
 func (o *offer) withdraw(g *partition.Group) bool {
+	if o.withdrawn == nil {
+		return false
+	}
 	if i, _, _ := g.Find(o.id, o.hand); i.Current {
 		return false
 	}
@@ -67,47 +74,62 @@ func (o *offer) withdraw(g *partition.Group) bool {
 	return true
 }
 
-// offer sends a message on the channel, and reports whether the application took it.
+// offer sends a message on the channel, and reports whether the application took it. Pause ends the offer: before
+// Resume the message may be settled, or become another consumer's.
 func (c *Consumer) offer(d *partition.Delivery, msg pulsar.Message) (sent bool) {
-	var withdrawn chan struct{}
+	o := &offer{id: d.ID, hand: d.Hand, over: make(chan struct{})}
 	if d.Object != nil {
-		withdrawn = make(chan struct{})
-		c.mu.Lock()
-		o := &offer{d.ID, d.Hand, withdrawn, make(chan struct{})}
-		c.offered = o
-		defer close(o.over)
-		stale := o.withdraw(c.group)
-		c.mu.Unlock()
-		defer func() {
-			now := c.lock()
-			c.offered = nil
-			if sent {
-				c.group.Taken(now, *d)
-			} else {
-				c.group.PutBack(now, *d)
-			}
-			c.unlockAndAct(now)
-		}()
-		if stale {
-			return false
-		}
+		o.withdrawn = make(chan struct{})
 	}
-	for {
-		changed := c.pause.changes.wait()
-		on, messages := c.pause.on.Load(), c.channel.messages
+	c.mu.Lock()
+	c.offered = o
+	stale := o.withdraw(c.group)
+	c.mu.Unlock()
+	defer func() {
+		now := c.lock()
+		c.offered = nil
+		close(o.over)
 		switch {
-		case on && d.Object != nil: // before Resume the message may be settled, or become another consumer's
+		case d.Object == nil:
+		case sent:
+			c.group.Taken(now, *d)
+		default:
+			c.group.PutBack(now, *d)
+		}
+		c.unlockAndAct(now)
+	}()
+	for !stale {
+		changed := c.pause.changes.wait()
+		if c.pause.on.Load() {
 			return false
-		case on:
-			messages = nil
 		}
 		select {
-		case messages <- pulsar.ConsumerMessage{Consumer: c, Message: msg}:
+		case c.channel.messages <- pulsar.ConsumerMessage{Consumer: c, Message: msg}:
 			return true
-		case <-withdrawn:
+		case <-o.withdrawn:
 			return false
 		case <-c.ended.Done():
 			return false
+		case <-changed:
+		}
+	}
+	return false
+}
+
+// awaitOffer waits until Chan's offer has ended after Pause, or until Resume. A goroutine that has begun to send the
+// message when Pause is called can still send it.
+func (c *Consumer) awaitOffer() {
+	c.mu.Lock()
+	o := c.offered
+	c.mu.Unlock()
+	for o != nil {
+		changed := c.pause.changes.wait()
+		if !c.pause.on.Load() {
+			return
+		}
+		select {
+		case <-o.over:
+			return
 		case <-changed:
 		}
 	}

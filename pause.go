@@ -56,6 +56,7 @@ func (p *pause) interrupt() (end func()) {
 func (c *Consumer) Pause() {
 	c.pause.set(true)
 	c.wakeUp()
+	c.awaitOffer()
 }
 
 // Resume ends Pause. A second Resume does nothing.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +52,64 @@ func TestPauseKeepsMessageOnItsWayToTheChannel(t *testing.T) {
 		}
 		c.Resume()
 	}
+}
+
+// The goroutine behind Chan begins to offer the message in the moment of the Pause.
+func TestPauseInTheMomentOfAnOfferWithdrawsIt(t *testing.T) {
+	t.Parallel()
+	c, inner := testkit.SubscribeFake(t, pulsar.Shared)
+	inner.Deliver(1)
+	for i := range 5000 {
+		c.Resume()
+		for range i % 50 {
+			runtime.Gosched()
+		}
+		c.Pause()
+		select {
+		case <-c.Chan():
+			t.Fatal("a message comes while the Consumer is paused")
+		case <-time.After(20 * time.Microsecond):
+		}
+	}
+}
+
+// Pause waits for the goroutine behind Chan, which calls the observer.
+func TestPauseByObserverOfChanReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *redelivery.Consumer
+		c, inner := testkit.SubscribeFake(t, pulsar.Shared, redelivery.WithObserver(redelivery.Observer{
+			Delivered: func(redelivery.Delivered) { c.Pause() },
+		}))
+		inner.Deliver(1)
+		inner.Deliver(2)
+		<-c.Chan()
+		synctest.Wait()
+		select {
+		case <-c.Chan():
+			t.Fatal("a message comes while the Consumer is paused")
+		case <-time.After(time.Hour):
+		}
+		c.Resume()
+		<-c.Chan()
+	})
+}
+
+func TestPauseThatIsResumedMeanwhileReturns(t *testing.T) {
+	t.Parallel()
+	c, inner := testkit.SubscribeFake(t, pulsar.Shared)
+	inner.Deliver(1)
+	c.Chan()
+	var callers sync.WaitGroup
+	for range 2 {
+		callers.Go(func() {
+			for range 50_000 {
+				c.Pause()
+				c.Resume()
+			}
+		})
+	}
+	callers.Wait()
+	<-c.Chan()
 }
 
 // A paused Consumer delivers neither new nor due messages. No message is lost or delivered twice.
