@@ -39,7 +39,7 @@ func (c *Consumer) feed() {
 		}
 		msg := wrap(&d)
 		sent := c.offer(&d, msg)
-		for !sent && d.Object == nil && c.pause.wait(c.ended, c.ended.Done()) == nil {
+		for !sent && d.Object == nil && !c.isOver() && c.pause.wait(c.ended, c.ended.Done()) == nil {
 			sent = c.offer(&d, msg) // the group does not keep this message, and the broker does not send it again
 		}
 		if sent && !c.outside(func() { c.handedOver(&d, msg) }) {

@@ -195,6 +195,21 @@ func TestPauseOfNonPersistentTopicOffersNothing(t *testing.T) {
 	c.Close()
 }
 
+func TestCloseEndsTheOfferOfANonPersistentMessage(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBroker(t)
+	opts := b.Options(fmt.Sprintf("non-persistent://public/default/t-%08x", rand.Uint32()), pulsar.Shared)
+	c := b.Subscribe(opts)
+	c.Chan()
+	// without permits the broker drops the message
+	require.Eventually(t, func() bool { return permits(b, opts.Topic) > 0 }, testkit.Patience, 5*time.Millisecond)
+	b.Send(opts.Topic, 1, false)
+	time.Sleep(500 * time.Millisecond) // until Chan offers the message
+	go c.Close()
+	waittest.Next(t, c.Done())
+	c.Close()
+}
+
 // A Receive that waits returns, and Done is closed.
 func TestCloseOfPausedConsumerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
