@@ -51,6 +51,9 @@ func (c *Consumer) unlock() {
 // carries out the decisions later.
 func (c *Consumer) unlockInside(now time.Duration) {
 	c.setAlarm(now)
+	if c.offered != nil {
+		c.offered.withdraw(c.group)
+	}
 	c.mu.Unlock()
 }
 
