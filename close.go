@@ -38,7 +38,7 @@ func (c *Consumer) Close() {
 		return
 	}
 	c.shut()
-	c.loss.all.Do(func() { c.reportLoss("", LostConsumer) })
+	c.reportLossOfConsumer()
 	if c.observer.Closed != nil {
 		c.observer.Closed(c)
 	}

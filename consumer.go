@@ -117,16 +117,16 @@ func (c *Consumer) abandon() {
 
 // begin begins to drive the inner consumer.
 func (c *Consumer) begin(inner pulsar.Consumer) {
-	c.inner.consumer.Store(&inner)
-	if c.isOver() { // innerClosed had no consumer to close
+	c.newReader(inner)
+	c.inner.consumer.Store(&inner) // from now on interceptors may call the Consumer
+	if c.isOver() {                // innerClosed had no consumer to close
 		inner.Close()
 	}
-	c.newReader()
 	context.AfterFunc(c.ended, func() {
 		c.wakeUp()
 		if !c.closing.Load() { // the Consumer gave up; otherwise Close reports the loss
 			c.endPublishing()
-			c.loss.all.Do(func() { c.reportLoss("", LostConsumer) })
+			c.reportLossOfConsumer()
 		}
 	})
 	if c.inner.subscribeAgain != nil { // after GiveBack the client may have no inner consumer to close
@@ -140,9 +140,9 @@ func (c *Consumer) begin(inner pulsar.Consumer) {
 	}
 }
 
-func (c *Consumer) newReader() {
+func (c *Consumer) newReader(inner pulsar.Consumer) {
 	_, ahead := c.settings.buffer()
-	c.reader = upstream.NewReader(c.ended, c.current(), ahead, c.receiveFailed)
+	c.reader = upstream.NewReader(c.ended, inner, ahead, c.receiveFailed)
 }
 
 // outer returns the consumer that the application's interceptors and listeners get in place of the inner consumer or

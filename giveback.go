@@ -106,6 +106,9 @@ func (c *Consumer) resubscribeOrPause(ctx context.Context) error {
 	case <-c.ended.Done():
 		return ErrClosed
 	}
+	if !c.pause.isOver() {
+		return nil
+	}
 	err := c.resubscribe(ctx)
 	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ctx.Err()) {
 		return err
@@ -142,7 +145,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.newReader()
+		c.newReader(c.current())
 		c.inner.isDetached, c.inner.failedTries, c.inner.nextTry = false, 0, time.Time{}
 		return nil
 	case <-ctx.Done():

@@ -2,7 +2,6 @@ package redelivery
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -36,13 +35,20 @@ const (
 // loss remembers that there was a loss.
 type loss struct {
 	any  atomic.Bool // a connection, a partition or the inner consumer was lost: since then group.Sent must be called
-	all  sync.Once   // reports LostConsumer
+	all  atomic.Bool // LostConsumer was reported
 	next signal      // for NextLoss
 }
 
 // NextLoss returns a channel that is closed at the next event that Observer.Lost reports. To miss none, take the
 // channel before you call Delivery.
 func (c *Consumer) NextLoss() <-chan struct{} { return c.loss.next.wait() }
+
+// reportLossOfConsumer reports, once, that the Consumer was closed or gave up.
+func (c *Consumer) reportLossOfConsumer() {
+	if c.loss.all.CompareAndSwap(false, true) {
+		c.reportLoss("", LostConsumer)
+	}
+}
 
 // reportLoss reports that messages of a topic ("" for any topic) may belong to another consumer by now.
 func (c *Consumer) reportLoss(topic string, why Loss) {
