@@ -50,7 +50,9 @@ func (c *Consumer) shut() {
 	c.calls.shut()
 	c.goroutines.shut()
 	c.end()
+	c.mu.Lock() // from now on setAlarm does nothing
 	c.alarm.Stop()
+	c.mu.Unlock()
 	c.calls.wait(patience) // otherwise a message being published would not be acknowledged, and would come twice
 	c.endPublishing()
 	c.settings.closePublisher()
@@ -69,33 +71,37 @@ func (c *Consumer) shut() {
 
 // closeInner closes the inner consumer. pulsar-client-go's Close waits for the interceptors.
 func (c *Consumer) closeInner(inner pulsar.Consumer) {
-	closed, enough := make(chan struct{}), c.interceptorTime()
+	closed := make(chan struct{})
 	go func() {
 		upstream.Close(inner)
 		close(closed)
 	}()
-	select {
-	case <-closed:
-	case <-enough:
-	}
+	c.awaitWithInterceptors(context.Background(), closed)
 }
 
 // awaitClosed waits until another call of Close has ended, or until ctx is done. The other call may be waiting for an
 // interceptor.
-func (c *Consumer) awaitClosed(ctx context.Context) {
-	select {
-	case <-c.closed:
-	case <-ctx.Done():
-	case <-c.interceptorTime():
-	}
-}
+func (c *Consumer) awaitClosed(ctx context.Context) { c.awaitWithInterceptors(ctx, c.closed) }
 
-// interceptorTime limits a wait for interceptors to a second while one of them runs, since that one may be the caller.
-func (c *Consumer) interceptorTime() <-chan time.Time {
-	if c.hooks.InterceptorRuns() {
-		return time.After(time.Second)
+// awaitWithInterceptors waits for done, which may have to wait for interceptors, or until ctx is done. It returns after
+// a second in which interceptors were running, since the caller may be one of them, or one may wait for the caller.
+func (c *Consumer) awaitWithInterceptors(ctx context.Context, done <-chan struct{}) {
+	tick := time.NewTicker(time.Second / 10)
+	defer tick.Stop()
+	for ticks := 0; ticks < 10; {
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if c.hooks.InterceptorRuns() {
+			ticks++
+		} else {
+			ticks = 0
+		}
 	}
-	return nil
 }
 
 // isOver reports whether the Consumer was closed or gave up.

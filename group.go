@@ -138,8 +138,22 @@ func (c *Consumer) lost() {
 	c.loss.any.Store(true)
 	c.group.Lost(now)
 	c.unlockInside(now)
-	c.wakeUp() // a zero-queue consumer that reconnects must not be asked for a message
+	c.recallZeroQueue()
 	c.reportLoss("", LostConnection)
+}
+
+// recallZeroQueue ends the Receive of a zero-queue inner consumer after a loss of the connection, also if no goroutine
+// waits for its message: an inner consumer that gives up cannot close itself during a Receive.
+func (c *Consumer) recallZeroQueue() {
+	if !c.settings.opts.EnableZeroQueueConsumer || c.inner.consumer.Load() == nil || !c.goroutines.enter() {
+		return
+	}
+	go func() {
+		defer c.goroutines.leave()
+		if c.interrupt() == nil {
+			c.turn.give()
+		}
+	}()
 }
 
 // prefetched handles a message that upstream has received from the broker, and that cannot be read yet.

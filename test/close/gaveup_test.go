@@ -1,15 +1,18 @@
 package close
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
@@ -58,4 +61,51 @@ func TestReceiveOfZeroQueueConsumerReturnsWhenItsTopicIsDeleted(t *testing.T) {
 		require.FailNow(t, "Receive hangs")
 	}
 	require.ErrorContains(t, (<-failed).Err, "TopicNotFound")
+}
+
+// Upstream's Receive goes on after the Receive of the application has ended, and upstream's Close waits for it.
+func TestZeroQueueConsumerWithoutReceiverEndsWhenItsTopicIsDeleted(t *testing.T) {
+	t.Parallel()
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{}, pulsartest.WithoutTopicCreation())
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
+	opts.EnableZeroQueueConsumer = true
+	c := b.Subscribe(opts)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := c.Receive(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	b.Admin("DELETE", opts.Topic, "?force=true", nil, nil)
+	waittest.Next(t, c.Done())
+	_, err = c.Receive(t.Context())
+	require.Error(t, err)
+}
+
+func TestCloseByObserverOfTheLossReturns(t *testing.T) {
+	t.Parallel()
+	b, once := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second}), uint(1)
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
+	opts.MaxReconnectToBroker = &once
+	closed := make(chan struct{})
+	b.Subscribe(opts, redelivery.WithObserver(redelivery.Observer{Lost: func(e redelivery.Lost) {
+		if e.Why == redelivery.LostConsumer {
+			e.Consumer.Close()
+			close(closed)
+		}
+	}}))
+	b.InProcess.RefuseConnections(true)
+	b.InProcess.DropConnections()
+	waittest.Next(t, closed)
+}
+
+// The interceptor begins after Close has begun, and waits until Close has returned.
+func TestCloseReturnsThoughAnInterceptorWaitsForItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returned := make(chan struct{})
+		waits := testkit.Callbacks{Closed: func() { <-returned }}
+		c, _ := testkit.NewStandIn(t, pulsar.ConsumerOptions{Topic: "a", Type: pulsar.Shared,
+			Interceptors: pulsar.ConsumerInterceptors{waits}})
+		c.Close()
+		close(returned)
+		synctest.Wait()
+	})
 }

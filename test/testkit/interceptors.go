@@ -50,9 +50,11 @@ func (w *Witness) Seen() (consumers []pulsar.Consumer, consumed, acked, closed i
 	return slices.Collect(maps.Keys(w.consumers)), w.consumed, w.acked, w.closed
 }
 
-// Callbacks is an interceptor that calls Before, unless it is nil, before a message is consumed.
+// Callbacks is an interceptor that calls Before before a message is consumed, and Closed when a consumer is closed,
+// unless they are nil.
 type Callbacks struct {
 	Before func()
+	Closed func()
 }
 
 func (x Callbacks) BeforeConsume(pulsar.ConsumerMessage) {
@@ -64,3 +66,9 @@ func (x Callbacks) BeforeConsume(pulsar.ConsumerMessage) {
 func (x Callbacks) OnAcknowledge(pulsar.Consumer, pulsar.MessageID) {}
 
 func (x Callbacks) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) {}
+
+func (x Callbacks) OnConsumerClose(pulsar.Consumer, error) {
+	if x.Closed != nil {
+		x.Closed()
+	}
+}
