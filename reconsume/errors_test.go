@@ -327,6 +327,18 @@ func TestNoMessageCountsAsRefusedWhileTheBrokerIsSilent(t *testing.T) {
 	})
 }
 
+// The Reconsumer is creating a producer, to find out whether the broker refused the message.
+func TestMessageFailsAtOnceWhenTheClientIsClosedMeanwhile(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.lost, c.slow = all, 2*time.Second
+		time.AfterFunc(8*time.Second, c.Close)
+		begin := time.Now()
+		err := r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Minute, nil)
+		require.ErrorContains(t, err, "unknown")
+		require.Equal(t, 9*time.Second, time.Since(begin))
+	})
+}
+
 // The connection is lost while the Reconsumer finds out whether the broker refused a message.
 func TestOutcomeIsUnknownAfterALostConnection(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

@@ -15,13 +15,14 @@ var errBroker = errors.New("broker says no")
 type client struct {
 	pulsar.Client
 	mu       sync.Mutex
-	slow     time.Duration                        // time to create a producer
-	creating int                                  // producers that are being created
-	together bool                                 // two producers were being created at the same time
-	lost     func(*pulsar.ProducerMessage) bool   // reports whether the broker loses a message
-	failures int                                  // number of the next creations that fail
-	refuse   func(pulsar.ProducerOptions) error   // returns the error of a creation; nil if none fails
-	created  []pulsar.ProducerOptions             // of all attempts that were not refused
+	slow     time.Duration                      // time to create a producer
+	creating int                                // producers that are being created
+	together bool                               // two producers were being created at the same time
+	lost     func(*pulsar.ProducerMessage) bool // reports whether the broker loses a message
+	failures int                                // number of the next creations that fail
+	refuse   func(pulsar.ProducerOptions) error // returns the error of a creation; nil if none fails
+	created  []pulsar.ProducerOptions           // of all attempts that were not refused
+	made     []*producer
 	sent     map[string][]*pulsar.ProducerMessage // by topic
 	sendErr  error                                // the broker's answer to each message
 	panics   bool                                 // SendAsync panics
@@ -55,7 +56,19 @@ func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, erro
 	if c.failures >= 0 {
 		return (*producer)(nil), errBroker // with a nil *producer, as upstream returns one
 	}
-	return &producer{c: c, topic: o.Topic, chunk: int(o.ChunkMaxMessageSize)}, nil
+	p := &producer{c: c, topic: o.Topic, chunk: int(o.ChunkMaxMessageSize)}
+	c.made = append(c.made, p)
+	return p, nil
+}
+
+// Close makes every later creation of a producer fail.
+func (c *client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse = func(pulsar.ProducerOptions) error { return pulsar.ErrProducerClosed }
+	for _, p := range c.made {
+		p.end()
+	}
 }
 
 type producer struct {
@@ -93,10 +106,16 @@ func (p *producer) Close() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.closed++
+	p.end()
+}
+
+// end gives the answers to the lost messages. The caller holds the client's mu.
+func (p *producer) end() {
 	p.closed = true
 	for _, fail := range p.failed {
 		fail()
 	}
+	p.failed = nil
 }
 
 func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage,

@@ -89,12 +89,12 @@ func (p *producer) ask(ctx context.Context, m *made) {
 	p.made = nil
 	m.verdict.asked.Store(true)
 	p.work.Go(func() {
-		defer close(m.verdict.known)
 		next, err := p.get(p.closed) // a new producer shows that the broker answers
 		if err == nil {
 			defer next.calls.Done()
 		}
 		if err != nil || m.verdict.rest() > 0 {
+			close(m.verdict.known)
 			m.calls.Wait() // the message may still get its answer
 			m.Close()
 			return
@@ -105,5 +105,6 @@ func (p *producer) ask(ctx context.Context, m *made) {
 		answered := time.Since(began) < prompt
 		time.Sleep(grace)
 		m.verdict.refused = answered && next.verdict.lastAttempt.Load() == before
+		close(m.verdict.known)
 	})
 }
