@@ -78,8 +78,9 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reconsumer{o: o, schemas: newSchemas(o.Schema)}
+	r := &Reconsumer{o: o}
 	r.ctx, r.close = context.WithCancel(context.Background())
+	r.schemas = newSchemas(r.ctx, o.Schema)
 	create := func(options func() pulsar.ProducerOptions) *producer {
 		return &producer{topic: options().Topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000),
 			timeout: o.OperationTimeout,

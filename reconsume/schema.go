@@ -16,9 +16,10 @@ import (
 
 // schemas holds the schemas that messages were written with.
 type schemas struct {
-	own   pulsar.Schema // the consumer's if it is Avro, else nil: other payloads can be read with any version
-	mu    sync.Mutex
-	found map[string]*lookup // by topic and version
+	own    pulsar.Schema   // the consumer's if it is Avro, else nil: other payloads can be read with any version
+	closed context.Context // done when the Reconsumer is closed
+	mu     sync.Mutex
+	found  map[string]*lookup // by topic and version
 }
 
 // lookup is the search for a schema at the broker, and its result.
@@ -28,11 +29,11 @@ type lookup struct {
 	err    error
 }
 
-func newSchemas(own pulsar.Schema) *schemas {
+func newSchemas(closed context.Context, own pulsar.Schema) *schemas {
 	if own == nil || own.GetSchemaInfo() == nil || own.GetSchemaInfo().Type != pulsar.AVRO {
 		own = nil
 	}
-	return &schemas{own: own, found: map[string]*lookup{}}
+	return &schemas{own: own, closed: closed, found: map[string]*lookup{}}
 }
 
 // find returns the schema that a message was written with, or nil if it is the consumer's.
@@ -52,6 +53,8 @@ func (s *schemas) find(ctx context.Context, msg pulsar.Message) (pulsar.Schema, 
 	select {
 	case <-l.done:
 		return l.schema, l.err
+	case <-s.closed.Done():
+		return nil, ErrClosed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -110,10 +113,12 @@ func (r *Reconsumer) startWithSchema(ctx context.Context, start starter, from pu
 		}
 		return start(ctx, msg)
 	}
-	if ctx.Err() != nil {
+	switch {
+	case errors.Is(err, ErrClosed):
+		return failed(err)
+	case ctx.Err() != nil:
 		return failed(ctx.Err())
-	}
-	if err != nil || bytesOf(msg) > publishing.Large {
+	case err != nil || bytesOf(msg) > publishing.Large:
 		return bare()
 	}
 	delay := msg.DeliverAfter
