@@ -48,3 +48,11 @@ func TestKeysThatAreDueAtTheSameTimeComeInTheOrderOfTrackFor(t *testing.T) {
 		require.Equal(t, key, due)
 	}
 }
+
+func TestKeyThatIsDueAtTheZeroTimeMakesNoOtherKeyEarly(t *testing.T) {
+	tracker, now := nack.New[string](nil), time.Now()
+	tracker.TrackFor("a", time.Time{})
+	tracker.TrackFor("b", now.Add(time.Hour))
+	require.Equal(t, []string{"a"}, tracker.Due(now.Add(time.Hour-1)))
+	require.Equal(t, []string{"b"}, tracker.Due(now.Add(time.Hour)))
+}

@@ -13,6 +13,9 @@ type Keys[K comparable] struct {
 func (k *Keys[K]) Set(key K, at time.Time) {
 	if k.timers == nil {
 		k.timers, k.start = map[K]*Timer[K]{}, at
+		if at.IsZero() { // the time from there to now does not fit a Duration
+			k.start = time.Now()
+		}
 	}
 	t := k.timers[key]
 	if t == nil {
