@@ -109,7 +109,11 @@ func TestPropertyHasTheVersionIfTheMessageCannotHaveIt(t *testing.T) {
 				}
 				b.send(schema, msg)
 				in := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared, Schema: orders2})
-				r := b.reconsumer(reconsume.Options{Schema: orders2, DeadLetterTopic: topic, RetryLetterTopic: topic})
+				o := reconsume.Options{Schema: orders2, DeadLetterTopic: topic}
+				if kind == "RETRY" {
+					o.DeadLetterTopic, o.RetryLetterTopic = "", topic
+				}
+				r := b.reconsumer(o)
 				received := b.receive(in)
 				require.NoError(t, publish(r, received))
 				got := b.receive(b.subscribe(pulsar.ConsumerOptions{Topic: topic, Type: pulsar.Shared}))
