@@ -82,7 +82,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) error {
 		return err
 	case c.isOver():
 		return ErrClosed
-	case !c.loss.any.Load() || !topicname.IsPersistent(n.Topic):
+	case c.settings.isWrapped || !topicname.IsPersistent(n.Topic):
 		return nil
 	}
 	count := orZero(msg.RedeliveryCount)
