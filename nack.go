@@ -160,12 +160,19 @@ func (c *Consumer) decideNack(n name, msg pulsar.Message, d partition.Delivery, 
 	if how.delay != nil {
 		delay = *how.delay
 	}
-	if ttl := c.settings.DeadBeforeTTL; canMove && ttl > 0 && publishing.OutlivesTTL(body.PublishTime(), ttl, delay) {
+	from, ttl := c.settings.NackRetryTopic, c.settings.DeadBeforeTTL
+	moves := canMove && msg != nil && from > 0 && delay >= from
+	if moves && publishing.OutlivesTTL(time.Now(), ttl, delay) ||
+		canMove && !moves && publishing.OutlivesTTL(body.PublishTime(), ttl, delay) {
 		c.makeDeadLetter(d, min(delay, time.Minute), &ttlError{delay, ttl, how.reason}, true)
 		return nil
 	}
-	if from := c.settings.NackRetryTopic; canMove && msg != nil && from > 0 && delay >= from {
+	if moves {
 		c.moveToRetryTopic(d, delay, how)
+		return nil
+	}
+	if !isOpen && upstream.IsBareOfBatch(n.object) { // an acknowledgement by this id would be one of the whole batch
+		c.requestLater(n.object, delay)
 		return nil
 	}
 	f := partition.Failure{ID: n.ID, Hand: n.hand, Delay: delay, Uncounted: how.snoozed}

@@ -34,6 +34,15 @@ func IsMessageID(id pulsar.MessageID) bool {
 	return !ofTopic && isOwn(id)
 }
 
+// bareID is the type of an id that was made from numbers or from bytes.
+var bareID = reflect.TypeOf(pulsar.NewMessageID(0, 0, 0, 0))
+
+// IsBareOfBatch reports whether the id of a single message of a batch did not come with a message. Such an id does not
+// know which messages of the batch are acknowledged, and pulsar-client-go takes it for the id of the whole batch.
+func IsBareOfBatch(id pulsar.MessageID) bool {
+	return (id.BatchSize() > 1 || id.BatchIdx() > 0) && reflect.TypeOf(id) == bareID
+}
+
 // isOwn reports whether the type of a value belongs to pulsar-client-go. The types of ids and clients are not exported
 // there, so isOwn looks at the package of the type.
 func isOwn(v any) bool {
