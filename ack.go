@@ -23,7 +23,9 @@ func (c *Consumer) Ack(msg pulsar.Message) error {
 	return c.ack(n, msg, partition.Done, pulsar.Consumer.AckID)
 }
 
-// AckID acknowledges a message by its id, as Ack does.
+// AckID acknowledges a message by its id, as Ack does. An id of a batch's message that did not come with a message,
+// such as one of pulsar.DeserializeMessageID, is refused with an error: pulsar-client-go would acknowledge the whole
+// batch. So do AckIDList and AckIDCumulative.
 func (c *Consumer) AckID(id pulsar.MessageID) error {
 	n, err := nameOfID(id)
 	if err != nil {
@@ -84,7 +86,7 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 	}
 	var a partition.Ack
 	c.mu.Lock()
-	err := c.group.BeginAck(n.ID, &a)
+	err := c.beginAck(&n, &a)
 	c.unlock()
 	if a.Late {
 		c.calls.leave()
@@ -99,6 +101,20 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		c.reportAck(&n, msg, &a.Delivery, began, err)
 	}
 	return err
+}
+
+// beginAck begins to settle a message. The caller holds mu.
+func (c *Consumer) beginAck(n *name, a *partition.Ack) error {
+	err := c.group.BeginAck(n.ID, a)
+	if err == nil && a.Object == nil && !a.Late && upstream.IsBareOfBatch(n.object) {
+		err = bareOfBatch(n.object)
+	}
+	return err
+}
+
+func bareOfBatch(id pulsar.MessageID) error {
+	return fmt.Errorf("redelivery: message id %v is of a batch and did not come with a message, want the id of a message "+
+		"that was received: pulsar-client-go would acknowledge the whole batch", id)
 }
 
 func (c *Consumer) ackWith(by ackBy, consumer pulsar.Consumer, id pulsar.MessageID) error {
@@ -204,8 +220,11 @@ func (c *Consumer) ackCumulative(n name) error {
 		return err
 	}
 	consumer, id := c.sourceOf(&d), n.object
-	if d.Object != nil {
+	switch {
+	case d.Object != nil:
 		id = d.Object.(pulsar.MessageID)
+	case upstream.IsBareOfBatch(id) && id.BatchIdx() != id.BatchSize()-1:
+		return bareOfBatch(id)
 	}
 	err = c.call(func() error { return c.ackWith(pulsar.Consumer.AckIDCumulative, consumer, id) })
 	if err != nil {

@@ -19,7 +19,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	names := make([]name, len(ids))
 	for i, id := range ids {
 		n, err := nameOfID(id)
-		if err == nil && !reflect.TypeOf(id).Comparable() { // AckError has ids as keys
+		if err == nil && !reflect.ValueOf(id).Comparable() { // AckError has ids as keys
 			err = fmt.Errorf("redelivery: message id is a %T, only comparable ids are accepted, such as those of "+
 				"pulsar-client-go", id)
 		}
@@ -96,7 +96,7 @@ func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Con
 	c.mu.Lock()
 	for _, n := range names {
 		a := listedAck{name: n}
-		err := c.group.BeginAck(n.ID, &a.Ack)
+		err := c.beginAck(&n, &a.Ack)
 		switch consumer := c.sourceOf(&a.Delivery); {
 		case err != nil:
 			failed[n.object] = err

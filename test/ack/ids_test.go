@@ -314,3 +314,35 @@ func TestAckIDListReportsEachMessageThatWasNotAcknowledged(t *testing.T) {
 		})
 	}
 }
+
+// pulsar-client-go would acknowledge the whole batch, and the messages that nobody has handled would be lost.
+func TestStoredIDOfABatchAcknowledgesNothing(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, testkit.SubscriptionTypes, func(t *testing.T, kind pulsar.SubscriptionType) {
+		b := testkit.NewBroker(t)
+		topic := b.NewTopic(0)
+		first := b.Subscribe(b.Options(topic, kind))
+		b.Send(topic, 3, true)
+		id, err := pulsar.DeserializeMessageID(testkit.Receive(t, first).ID().Serialize())
+		require.NoError(t, err)
+		require.EqualValues(t, 3, id.BatchSize())
+		first.Close()
+		c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(time.Millisecond))
+		for _, id := range []pulsar.MessageID{id, pulsar.NewMessageID(id.LedgerID(), id.EntryID(), 1, -1)} {
+			require.ErrorContains(t, c.AckID(id), "is of a batch and did not come with a message")
+			require.ErrorContains(t, c.AckIDList([]pulsar.MessageID{id}), "is of a batch")
+			if kind == pulsar.Exclusive || kind == pulsar.Failover {
+				require.ErrorContains(t, c.AckIDCumulative(id), "is of a batch")
+			}
+			c.NackID(id)
+			require.Error(t, c.AckID(id))
+		}
+		seen := map[int32]bool{}
+		for len(seen) < 3 {
+			msg := testkit.Receive(t, c)
+			seen[msg.ID().BatchIdx()] = true
+			require.NoError(t, c.Ack(msg))
+		}
+		b.Settles(topic, 0)
+	})
+}
