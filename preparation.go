@@ -26,7 +26,7 @@ func (s *settings) prepare(opts pulsar.ConsumerOptions) error {
 	switch {
 	case opts.EnableBatchIndexAcknowledgment: // the caller says that the broker keeps them
 		s.indexAcks = partition.KeptIndexAcks
-	case !s.withoutIndexAcks && s.gainsByIndexAcks() && !upstream.HasTransactions(s.client):
+	case !s.withoutIndexAcks && s.gainsByIndexAcks() && !upstream.HasTransactions(s.subscriber):
 		s.opts.EnableBatchIndexAcknowledgment, s.indexAcks = true, partition.SentIndexAcks
 	}
 	partitions, err := s.partitions()
@@ -121,12 +121,12 @@ func (s *settings) shortensAckTime() bool {
 // partitions returns how many partitions the topics have; 0 if their number is unknown or not needed. The number is
 // unknown for a pattern.
 func (s *settings) partitions() (n int, err error) {
-	if s.client == nil || s.resolution != 0 && !s.shortensAckTime() ||
+	if s.subscriber == nil || s.resolution != 0 && !s.shortensAckTime() ||
 		s.opts.SubscriptionName == "" { // client.Subscribe returns the error
 		return 0, nil
 	}
 	for _, topic := range topicsOf(s.opts) {
-		partitions, err := s.client.TopicPartitions(topic)
+		partitions, err := s.subscriber.TopicPartitions(topic)
 		if err != nil {
 			return 0, subscribeError(err, s.opts, topic)
 		}

@@ -27,6 +27,7 @@ type settings struct {
 	ackTimeout       backoff.RedeliveryBackoff // from AckTimeout and AckTimeoutBackoff; nil for none
 	reconsumer       *reconsume.Reconsumer
 	client           pulsar.Client     // publishes retries and dead letters; nil for none
+	subscriber       pulsar.Client     // client of Subscribe, else that of WithClient; nil for none
 	deadLetters      *DeadLetterPolicy // of WithDeadLetterPolicy; nil for none
 	resolution       time.Duration     // 0 for the default
 	logger           *slog.Logger

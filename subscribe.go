@@ -200,5 +200,8 @@ func newSettings(client pulsar.Client, options []Option) (*settings, error) {
 			return nil, err
 		}
 	}
+	if s.subscriber = client; client == nil {
+		s.subscriber = s.client
+	}
 	return s, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
@@ -78,8 +79,12 @@ func TestTransactionsCommitAndAbort(t *testing.T) {
 			b := &testkit.Broker{T: t, URL: url, AdminURL: admin}
 			b.Connect(pulsar.ClientOptions{EnableTransaction: true})
 			topic, ctx := b.NewTopic(0), context.Background()
+			plain, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: logtest.Client(t)})
+			require.NoError(t, err)
+			defer plain.Close()
 			c := b.Subscribe(b.Options(topic, kind), redelivery.WithNackRedeliveryDelay(200*time.Millisecond),
-				redelivery.WithAckTimeout(time.Minute))
+				redelivery.WithAckTimeout(time.Minute), redelivery.WithClient(plain))
+			require.False(t, c.Options().BatchIndexAcknowledgment)
 			b.Send(topic, 4, false)
 			for range 2 { // two messages are redelivered first, so that the Consumer knows them
 				c.Nack(testkit.Receive(t, c))
