@@ -62,9 +62,9 @@ func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duratio
 //
 // The message waits in memory, whatever WithRedeliveryFrom says, and stays with this Consumer: on Key_Shared its key
 // does not move to a consumer that joins. A message that does not fit the memory limit comes from the broker when it is
-// due; on Shared and Key_Shared the broker counts this as a redelivery. After a restart the broker sends the message at
-// once. With WithNackRetryTopic a message with a long delay waits in the retry topic instead, and survives a restart;
-// the broker does not count it as unacknowledged.
+// due; on Shared and Key_Shared the broker counts this as a redelivery, also toward MaxDeliveries. After a restart the
+// broker sends the message at once. With WithNackRetryTopic a message with a long delay waits in the retry topic
+// instead, and survives a restart; the broker does not count it as unacknowledged.
 func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 	return c.nackMessage(msg, nackOptions{delay: &delay, snoozed: true})
 }
@@ -120,6 +120,9 @@ func (c *Consumer) nackMessage(msg pulsar.Message, how nackOptions) error {
 // nack lets a message wait in the group, or publishes it to the dead letter topic or the retry topic. msg is nil if
 // only its id is known.
 func (c *Consumer) nack(n name, msg pulsar.Message, how nackOptions) error {
+	if c.isOver() {
+		return ErrClosed
+	}
 	if !topicname.IsPersistent(n.Topic) {
 		return nil
 	}
@@ -127,8 +130,6 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nackOptions) error {
 	switch {
 	case err != nil:
 		return err
-	case c.isOver():
-		return ErrClosed
 	// An earlier delivery, or a settled message. The broker is still asked for a settled message that is nacked by id.
 	case isOpen && !i.Current, i.State == partition.Settled && n.isOwn:
 		return nil
@@ -251,7 +252,8 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 // early), and returns their number. They are delivered as soon as the application receives. Call it when the cause of
 // the failures is mended. The call itself counts nothing: redelivery counts and later delays of the policy stay the
 // same. Ack timeouts go on. Messages that wait at the broker, such as those of the retry topic, keep waiting, and so do
-// those that a Worker with WithKeyOrder keeps. After Close it returns 0.
+// those that a Worker with WithKeyOrder keeps. With WithAttemptLog a message that goes to another consumer (FromAuto)
+// waits there for the rest of its delay. After Close it returns 0.
 func (c *Consumer) RedeliverNow() (n int) {
 	if c.isOver() {
 		return 0

@@ -82,8 +82,9 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 }
 
 // WithNackRetryTopic (default: none) moves a nacked message to the retry topic if its delay is atLeast or longer, so
-// that the delay survives a restart of the process. Messages with shorter delays wait in the Consumer, which is more
-// precise. atLeast must be more than 0. The option needs a retry topic: RetryEnable or WithReconsumeBackoff.
+// that the delay survives a restart of the process, if the subscription is durable. Messages with shorter delays wait
+// in the Consumer, which is more precise. atLeast must be more than 0. The option needs a retry topic: RetryEnable or
+// WithReconsumeBackoff.
 //
 // It applies to Nack, NackWithDelay and Snooze, but not to NackID and ack timeouts, where the Consumer has no message
 // to publish. If the retry cannot be published, the message waits in the Consumer. Once it is published, the message
@@ -165,7 +166,8 @@ const (
 	FromAuto Source = "auto"
 	// FromMemory keeps every message in memory: it comes back to this Consumer, on time, unless the connection is lost.
 	FromMemory Source = "memory"
-	// FromBroker keeps no message in memory: the Consumer asks the broker for each when it is due.
+	// FromBroker drops each nacked message, and asks the broker for it when it is due. A copy that the broker sends
+	// before, together with a message that is due, is kept in memory.
 	FromBroker Source = "broker"
 )
 

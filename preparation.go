@@ -190,7 +190,10 @@ func (s *settings) buffer() (channel, ahead int) {
 
 // queue returns the effective ReceiverQueueSize.
 func (s *settings) queue() int {
-	if n := s.opts.ReceiverQueueSize; n > 0 {
+	switch n := s.opts.ReceiverQueueSize; {
+	case s.opts.EnableZeroQueueConsumer:
+		return 0
+	case n > 0:
 		return n
 	}
 	return defaultQueue
@@ -218,11 +221,6 @@ func (s *settings) groupOptions() partition.Options {
 		o.AckedAfter = ackSlack + min(g.MaxTime, longestAckTime)
 	case g.MaxSize > 1: // acknowledgements are sent only when there are MaxSize of them
 		o.AckedAfter = longestAckTime
-	}
-	if s.opts.EnableZeroQueueConsumer {
-		// otherwise the application could have two messages at the same time: one from memory and one that the inner
-		// Receive asked for
-		o.MemoryLimit = 0
 	}
 	if s.isWrapped {
 		o.Stays = true                                      // messages that go back to the broker come late

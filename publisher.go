@@ -19,9 +19,12 @@ func (s *settings) openPublisher() error {
 	s.setPublisher(s.reconsumer)
 	switch {
 	case s.reconsumer != nil: // its retry topic may be one that the consumer reads
-		return checkUnread(opts, s.reconsumer.DeadLetterTopic(), "the dead letter topic")
-	case policy.MaxReconsumes == 0, policy.Discard && !s.retries:
+		return cmp.Or(checkPersistent(topicsOf(opts)),
+			checkUnread(opts, s.reconsumer.DeadLetterTopic(), "the dead letter topic"))
+	case policy.MaxReconsumes == 0:
 		return nil
+	case policy.Discard && !s.retries:
+		return checkPersistent(topicsOf(opts))
 	case !s.isWrapped && (origin == "" || opts.SubscriptionName == ""):
 		return nil // client.Subscribe returns the error
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// Seek resets the subscription to a message id. The Consumer forgets the messages that it received before the call: a
-// nack no longer redelivers them.
+// Seek resets the subscription to a message id. The Consumer forgets the messages that it received before the call. If
+// such a message is nacked after the call and comes again, it comes after the nack's delay, with a count of 1 or more.
 //
 // With a retry topic, Seek resets the subscription of the main topic only. It closes the consumer at the broker, and
 // subscribes again twice, so the broker redelivers at once the messages of the retry topic that the Consumer or the
@@ -29,7 +29,7 @@ func (c *Consumer) Seek(id pulsar.MessageID) error {
 }
 
 // SeekByTime resets the subscription to a publish time. The Consumer forgets the messages that it received before the
-// call: a nack no longer redelivers them. With a retry topic it works as Seek does.
+// call, as Seek does. With a retry topic it works as Seek does.
 func (c *Consumer) SeekByTime(t time.Time) error {
 	return c.seek(func(inner pulsar.Consumer) error { return inner.SeekByTime(t) })
 }

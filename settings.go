@@ -96,6 +96,11 @@ func (s *settings) checkAndAdopt() error {
 	// RetryEnable of a zero-queue consumer is left to upstream, which refuses it
 	s.retries = s.reconsumer == nil &&
 		(opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.Reconsume != nil && !s.isWrapped)
+	if opts.EnableZeroQueueConsumer {
+		// otherwise the application could have two messages at the same time: one from memory and one that the inner
+		// Receive asked for
+		s.MemoryLimit = 0
+	}
 	if err := cmp.Or(s.checkDeadLetters(), s.checkReconsumer(), s.checkRetries(), s.checkOthers()); err != nil {
 		return err
 	}
@@ -223,6 +228,9 @@ func (s *settings) checkOthers() error {
 	case s.isWrapped && s.resolution != 0:
 		return invalid("WithRedeliveryResolution", s.resolution,
 			"none with Wrap, which cannot change how often a consumer asks the broker")
+	case zeroQueue && s.Source == FromMemory:
+		return invalid("WithRedeliveryFrom", FromMemory,
+			"FromAuto or FromBroker with EnableZeroQueueConsumer, which keeps no message in memory")
 	case zeroQueue && opts.MaxReconnectToBroker != nil:
 		return invalid("ConsumerOptions.MaxReconnectToBroker", *opts.MaxReconnectToBroker,
 			"nil with EnableZeroQueueConsumer: pulsar-client-go's Receive would not return when the consumer gives up")
@@ -247,7 +255,7 @@ type Options struct {
 	AckTimeoutBackoff backoff.RedeliveryBackoff // delays added to AckTimeout; nil for none
 	Reconsume         backoff.RedeliveryBackoff // policy of the retry topic; nil for backoff.DefaultDelayLevels
 	MaxDeliveries     uint32                    // 0 for no limit
-	MaxReconsumes     uint32                    // 0 for no limit
+	MaxReconsumes     uint32                    // 0 for no limit; with WithReconsumer its own options hold
 
 	RetryTopic              string // its whole name; "" if there is none
 	DeadLetterTopic         string // its whole name; "" if there is none

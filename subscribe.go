@@ -150,9 +150,9 @@ func checkSubscribed(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) erro
 //
 // Wrap knows neither the options of consumer nor when consumer loses a connection. So nacked messages wait in memory;
 // those that do not fit the memory limit come late, by up to 4/3 of consumer's own NackRedeliveryDelay. Wrap logs this
-// at Info, and the first such message at Warn. After a lost connection two consumers of the subscription may both
-// handle a message that waited. SubscribeWith has neither limit. Messages of non-persistent topics pass through, since
-// the broker cannot redeliver them.
+// at Info, and the first such message at Warn. After a lost connection, or on Failover when another consumer becomes
+// active, two consumers of the subscription may both handle a message that waited. SubscribeWith has neither limit.
+// Messages of non-persistent topics pass through, since the broker cannot redeliver them.
 //
 // Messages that the application received from consumer before Wrap can be acknowledged with the Consumer. If one of
 // them is nacked, it waits for the delay of the policy, and then for consumer's own NackRedeliveryDelay. They have no

@@ -197,10 +197,30 @@ func TestSubscribeCallsNoPolicy(t *testing.T) {
 func TestNonPersistentTopicsHaveNoDeadLetters(t *testing.T) {
 	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
 	opts := b.Options("non-persistent://public/default/t", pulsar.Shared)
-	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
-	_, err := redelivery.Subscribe(b.Client, opts)
+	r, err := reconsume.New(b.Client, reconsume.Options{Topic: b.NewTopic(0), Subscription: testkit.Subscription})
+	require.NoError(t, err)
+	defer r.Close()
+	for _, option := range []redelivery.Option{
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3, Discard: true}),
+		redelivery.WithReconsumer(r),
+	} {
+		_, err := redelivery.Subscribe(b.Client, opts, option)
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		require.ErrorContains(t, err, "the topic is non-persistent://public/default/t")
+	}
+}
+
+func TestZeroQueueConsumerKeepsNothingInMemory(t *testing.T) {
+	b := testkit.NewBrokerInProcess(t, pulsar.ClientOptions{})
+	opts := b.Options(b.NewTopic(0), pulsar.Shared)
+	opts.EnableZeroQueueConsumer = true
+	_, err := redelivery.Subscribe(b.Client, opts, redelivery.WithRedeliveryFrom(redelivery.FromMemory))
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-	require.ErrorContains(t, err, "the topic is non-persistent://public/default/t")
+	require.ErrorContains(t, err, "WithRedeliveryFrom is memory, want FromAuto or FromBroker")
+	c := b.Subscribe(opts)
+	require.Zero(t, c.Options().MemoryLimit)
+	require.Zero(t, c.Options().ReceiverQueueSize)
 }
 
 func TestSubscribeWithLeavesTheCallersOptionsAlone(t *testing.T) {
