@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // outcome is the result of the work on a letter.
@@ -188,7 +190,7 @@ const closedText = "consumer state is closed"
 // again. If the client was closed, it returns an error at once.
 func acknowledge(ctx context.Context, consumer pulsar.Consumer, ids []pulsar.MessageID) error {
 	for {
-		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, consumer.AckIDList(ids) }, nil)
+		_, err := upstream.Within(ctx, func() (struct{}, error) { return struct{}{}, consumer.AckIDList(ids) }, nil)
 		if err == nil {
 			return nil
 		}

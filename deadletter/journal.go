@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // The journal is another topic. It has the state that the subscription's cursor cannot hold: the replay under way and,
@@ -56,7 +57,7 @@ func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 // firstPartition returns the topic, or its first partition if it is partitioned. The request for the partitions may
 // make the broker create the topic.
 func (t *Topic) firstPartition(ctx context.Context, topic string) (string, error) {
-	partitions, err := within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
+	partitions, err := upstream.Within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 	if err != nil || len(partitions) == 0 {
 		return topic, err
 	}
@@ -116,7 +117,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 		return nil, fmt.Errorf("deadletter: subscribing to %s, which stores the state of a replay: %w", topic, err)
 	}
 	j := &journal{t: t, topic: topic, lock: lock}
-	j.producer, err = within(ctx, func() (pulsar.Producer, error) {
+	j.producer, err = upstream.Within(ctx, func() (pulsar.Producer, error) {
 		return t.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
 	}, pulsar.Producer.Close)
 	if err == nil {
@@ -255,7 +256,8 @@ func (j *journal) remove(ctx context.Context) error {
 	if err := j.append(ctx, record{Clear: true}); err != nil {
 		return err
 	}
-	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, j.lock.Unsubscribe() }, nil); err != nil {
+	unsubscribe := func() (struct{}, error) { return struct{}{}, j.lock.Unsubscribe() }
+	if _, err := upstream.Within(ctx, unsubscribe, nil); err != nil {
 		return fmt.Errorf("deadletter: removing the subscription of %s: %w", j.topic, err)
 	}
 	j.removed = true

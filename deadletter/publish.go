@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // publisherKey identifies the letters that one producer may publish. Deduplication drops a message that comes after one
@@ -167,7 +168,7 @@ func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	if n, ok := r.j.spread[topic]; ok {
 		return n, nil
 	}
-	partitions, err := within(ctx, func() ([]string, error) { return r.t.client.TopicPartitions(topic) }, nil)
+	partitions, err := upstream.Within(ctx, func() ([]string, error) { return r.t.client.TopicPartitions(topic) }, nil)
 	if err != nil {
 		return 0, fmt.Errorf("deadletter: %s: %w", topic, err)
 	}

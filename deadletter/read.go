@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // Peek yields the first n letters, or all if n is 0, partition by partition, in order. It acknowledges none. With an
@@ -160,24 +162,24 @@ func (t *Topic) read(ctx context.Context, visit func(*Letter) bool) error {
 
 // tail reads a topic to its end.
 type tail struct {
-	reader pulsar.Reader
-	open   func(ctx context.Context, from pulsar.MessageID) (pulsar.Reader, error)
+	reader *upstream.TopicReader
+	open   func(ctx context.Context, from pulsar.MessageID) (*upstream.TopicReader, error)
 	quiet  time.Duration // how long Next waits for a message that may never come
 	at     position      // of the last message that was read
 }
 
 // tail returns a tail that reads the messages after start.
 func (t *Topic) tail(ctx context.Context, topic string, start pulsar.MessageID, queue int) (*tail, error) {
-	open := func(ctx context.Context, from pulsar.MessageID) (pulsar.Reader, error) {
+	open := func(ctx context.Context, from pulsar.MessageID) (*upstream.TopicReader, error) {
 		decryption := *t.o.Decryption // upstream modifies it
-		reader, err := within(ctx, func() (pulsar.Reader, error) {
+		reader, err := upstream.Within(ctx, func() (pulsar.Reader, error) {
 			return t.client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: from,
 				Decryption: &decryption, ReceiverQueueSize: queue, ExpireTimeOfIncompleteChunk: chunkPatience})
 		}, pulsar.Reader.Close)
 		if err != nil {
 			return nil, fmt.Errorf("deadletter: reading %s: %w", topic, err)
 		}
-		return reader, nil
+		return &upstream.TopicReader{Reader: reader}, nil
 	}
 	reader, err := open(ctx, start)
 	if err != nil {
@@ -205,7 +207,7 @@ func (r *tail) close() { r.reader.Close() }
 
 // last returns the position of the topic's last message.
 func (r *tail) last(ctx context.Context) (position, error) {
-	id, err := within(ctx, r.reader.GetLastMessageID, nil)
+	id, err := r.reader.LastMessageID(ctx)
 	if err != nil {
 		return position{}, fmt.Errorf("deadletter: %w", err)
 	}

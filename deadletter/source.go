@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 const (
@@ -87,7 +89,8 @@ func (t *Topic) unsubscribe(ctx context.Context) error {
 		return err
 	}
 	defer consumer.Close()
-	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, consumer.Unsubscribe() }, nil); err != nil {
+	unsubscribe := func() (struct{}, error) { return struct{}{}, consumer.Unsubscribe() }
+	if _, err := upstream.Within(ctx, unsubscribe, nil); err != nil {
 		return fmt.Errorf("deadletter: removing subscription %s of %s: %w", t.o.Subscription, t.o.Topic, err)
 	}
 	return nil

@@ -28,6 +28,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 const defaultSubscription = "redelivery"
@@ -210,41 +211,14 @@ func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) 
 	if _, err := t.subscriptions(ctx, topic); err != nil {
 		return nil, err
 	}
-	return within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
-}
-
-// within calls create, which takes no context, and returns when create returns or ctx ends. If ctx ends first, create
-// may run on until the client's operation timeout; then drop gets its result.
-func within[T any](ctx context.Context, create func() (T, error), drop func(T)) (T, error) {
-	type result struct {
-		made T
-		err  error
-	}
-	done := make(chan result)
-	go func() {
-		made, err := create()
-		select {
-		case done <- result{made, err}:
-		case <-ctx.Done():
-			if err == nil && drop != nil {
-				drop(made)
-			}
-		}
-	}()
-	select {
-	case r := <-done:
-		return r.made, r.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
+	return upstream.Within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 }
 
 // insist calls create again while the broker says that the name is in use, since it may not have noticed yet that the
 // previous user has crashed.
 func insist[T any](ctx context.Context, patience time.Duration, create func() (T, error), drop func(T)) (T, error) {
 	for begin := time.Now(); ; {
-		made, err := within(ctx, create, drop)
+		made, err := upstream.Within(ctx, create, drop)
 		if err == nil || !isBusy(err) || time.Since(begin) > patience {
 			return made, err
 		}
