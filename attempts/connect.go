@@ -14,6 +14,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // subscription is the log's own subscription. It keeps the broker from deleting frames that are still needed.
@@ -91,7 +92,7 @@ func (l *Log) reportFailure(err error) {
 // link is a connection to the topic: its reader and its writer.
 type link struct {
 	topic    string
-	reader   pulsar.Reader
+	reader   *upstream.TopicReader
 	producer pulsar.Producer // nil if the Log is read only
 	underway chan struct{}   // full while maxUnderway frames wait for an answer
 	trimming sync.WaitGroup
@@ -178,7 +179,7 @@ func (l *Log) connect() (c *link, err error) {
 	if err != nil {
 		return c, fmt.Errorf("making a reader: %w", err)
 	}
-	c.reader = r
+	c.reader = &upstream.TopicReader{Reader: r}
 	made.Store(true)
 	return c, nil
 }
@@ -212,7 +213,7 @@ const sendTimeout = 10 * time.Second
 
 // beginning returns the ID after which to read: that of the last frame that was read, or the checkpoint that the
 // topic's last frame names. The caller must close r if it is not nil.
-func (l *Log) beginning(topic string) (from pulsar.MessageID, r pulsar.Reader, err error) {
+func (l *Log) beginning(topic string) (from pulsar.MessageID, r *upstream.TopicReader, err error) {
 	l.mu.Lock()
 	last := l.state.last
 	l.mu.Unlock()
@@ -220,14 +221,15 @@ func (l *Log) beginning(topic string) (from pulsar.MessageID, r pulsar.Reader, e
 		l.reconnected()
 		return last.id(), nil, nil
 	}
-	r, err = l.client.CreateReader(pulsar.ReaderOptions{Topic: topic, SubscriptionName: l.readerName(),
+	reader, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: topic, SubscriptionName: l.readerName(),
 		StartMessageID: pulsar.LatestMessageID(), StartMessageIDInclusive: true,
 		ReceiverQueueSize: 1, Decryption: asItIs()})
-	if err != nil { // then r is a typed nil, not nil
+	if err != nil {
 		return nil, nil, err
 	}
-	if !r.HasNext() {
-		return pulsar.EarliestMessageID(), r, nil
+	r = &upstream.TopicReader{Reader: reader}
+	if end, err := r.LastMessageID(l.life); err != nil || end.EntryID() < 0 {
+		return pulsar.EarliestMessageID(), r, nil //nolint:nilerror // read the topic from its beginning
 	}
 	ctx, cancel := context.WithTimeout(l.life, lastFrameTime)
 	defer cancel()

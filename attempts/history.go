@@ -3,10 +3,11 @@ package attempts
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // Event is a record of a message as it was written to a log. Its times are by the broker's clock if the broker adds its
@@ -20,25 +21,25 @@ type Event struct {
 // History reads the topic of a log, and returns the events of all wanted messages, the oldest first. The broker deletes
 // the oldest part of a long log, so the first events may be missing. The broker may create a topic that does not exist.
 func History(ctx context.Context, client pulsar.Client, topic string, wanted func(Key) bool) (all []Event, err error) {
-	topic, err = firstPartition(client, topic)
+	topic, err = upstream.Within(ctx, func() (string, error) { return firstPartition(client, topic) }, nil)
 	if err != nil {
 		return nil, fmt.Errorf("attempts: %w", err)
 	}
-	r, err := client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID(),
-		Decryption: asItIs()})
+	reader, err := upstream.Within(ctx, func() (pulsar.Reader, error) {
+		return client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID(),
+			Decryption: asItIs()})
+	}, pulsar.Reader.Close)
 	if err != nil {
 		return nil, fmt.Errorf("attempts: reading %s: %w", topic, err)
 	}
-	closeReader := sync.OnceFunc(r.Close)
-	defer closeReader()
-	defer context.AfterFunc(ctx, closeReader)() // ends the requests of hasMore, which take no context
+	r := &upstream.TopicReader{Reader: reader}
+	defer r.Close()
 	names := map[SessionID]string{}
-	for last := (position{}); ; {
-		more, err := hasMore(ctx, r, last)
-		if err != nil {
+	for last, end := (position{}), (position{}); ; {
+		if end, err = endAfter(ctx, r, last, end); err != nil {
 			return nil, fmt.Errorf("attempts: asking for the last message of %s: %w", topic, err)
 		}
-		if !more {
+		if !last.before(end) {
 			break
 		}
 		msg, err := r.Next(ctx)

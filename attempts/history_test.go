@@ -1,6 +1,7 @@
 package attempts
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -51,27 +53,62 @@ func TestHistoryOfAPartitionedLogIsThatOfItsFirstPartition(t *testing.T) {
 	require.Len(t, all, 1)
 }
 
-// silent is a reader whose broker does not answer at first.
-type silent struct {
-	pulsar.Reader
-	err error
-}
-
-func (silent) HasNext() bool { return false }
-
-func (s silent) GetLastMessageID() (pulsar.MessageID, error) {
-	return pulsar.NewMessageID(1, 5, -1, -1), s.err
-}
-
-// HasNext returns false if the broker does not answer. Then a log would look as if it was read to its end.
-func TestLogIsNotAtItsEndBecauseTheBrokerIsSilent(t *testing.T) {
+// The connection is lost while History asks for the last message, and the broker does not come back in time.
+func TestHistoryEndsWithItsContextWhileTheBrokerIsAway(t *testing.T) {
 	t.Parallel()
-	_, err := hasMore(t.Context(), silent{err: errors.New("request timed out")}, position{1, 4})
+	server, topic := pulsartest.NewServer(t), testTopic(t)
+	client := server.Client(t)
+	require.NoError(t, openReady(t, client, topic, "a").Forget(t.Context(), one))
+	ctx, cancel := context.WithCancel(t.Context())
+	server.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
+		if c.Type == "GET_LAST_MESSAGE_ID" {
+			server.RefuseConnections(true)
+			time.AfterFunc(time.Second, cancel) // by then the request waits in pulsar-client-go, which reconnects
+			return pulsartest.Disconnect
+		}
+		return pulsartest.Pass
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := History(ctx, client, topic, func(Key) bool { return true })
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "History has not returned")
+	}
+	server.SetHook(nil)
+	server.RefuseConnections(false)
+}
+
+// A request may fail because the broker is away. Then the log must not look as if it was read to its end.
+func TestEndOfALogIsKnownOnlyWhenTheBrokerAnswers(t *testing.T) {
+	t.Parallel()
+	r := &upstream.TopicReader{Reader: answering{err: errors.New("request timed out")}}
+	_, err := endAfter(t.Context(), r, position{1, 4}, position{1, 4})
 	require.ErrorContains(t, err, "request timed out")
-	more, err := hasMore(t.Context(), silent{}, position{1, 4})
+	end, err := endAfter(t.Context(), r, position{1, 3}, position{1, 4})
 	require.NoError(t, err)
-	require.True(t, more)
-	more, err = hasMore(t.Context(), silent{}, position{1, 5})
+	require.Equal(t, position{1, 4}, end)
+	r = &upstream.TopicReader{Reader: answering{entry: 5}}
+	end, err = endAfter(t.Context(), r, position{1, 4}, position{1, 4})
 	require.NoError(t, err)
-	require.False(t, more)
+	require.Equal(t, position{1, 5}, end)
+	r = &upstream.TopicReader{Reader: answering{entry: -1}}
+	end, err = endAfter(t.Context(), r, position{}, position{})
+	require.NoError(t, err)
+	require.Zero(t, end, "of an empty topic")
+}
+
+// answering is a reader whose broker answers each request with an entry or an error.
+type answering struct {
+	pulsar.Reader
+	entry int64
+	err   error
+}
+
+func (a answering) GetLastMessageID() (pulsar.MessageID, error) {
+	return pulsar.NewMessageID(1, a.entry, -1, -1), a.err
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // follow reads the topic.
@@ -13,13 +15,13 @@ func (l *Log) follow(life context.Context, c *link) error {
 	l.mu.Lock()
 	last := l.state.last
 	l.mu.Unlock()
-	for {
+	for end := (position{}); ; {
 		if l.o.ReadOnly && !l.isReady() {
-			more, err := hasMore(life, c.reader, last)
-			if err != nil {
+			var err error
+			if end, err = endAfter(life, c.reader, last, end); err != nil {
 				return fmt.Errorf("asking for the last message: %w", err)
 			}
-			if !more {
+			if !last.before(end) {
 				l.readToEnd()
 			}
 		}
@@ -38,20 +40,16 @@ func (l *Log) follow(life context.Context, c *link) error {
 	}
 }
 
-// hasMore reports whether r has messages after the last one that it returned. HasNext alone does not tell: it also
-// returns false if the broker does not answer.
-func hasMore(ctx context.Context, r pulsar.Reader, last position) (bool, error) {
-	if r.HasNext() {
-		return true, nil
+// endAfter returns the position of the topic's last message, or known, an earlier result, if that is still after last.
+func endAfter(ctx context.Context, r *upstream.TopicReader, last, known position) (position, error) {
+	if last.before(known) {
+		return known, nil
 	}
-	if err := ctx.Err(); err != nil {
-		return false, err
+	id, err := r.LastMessageID(ctx)
+	if err != nil || id.EntryID() < 0 {
+		return position{}, err
 	}
-	end, err := r.GetLastMessageID()
-	if err != nil {
-		return false, err
-	}
-	return end.EntryID() >= 0 && last.before(positionOf(end)), nil
+	return positionOf(id), nil
 }
 
 // rounding, in milliseconds, is added to the time of reading. That time and the frame's are rounded down, so without it

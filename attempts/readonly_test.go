@@ -2,11 +2,14 @@ package attempts
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // takeOld makes a Log read a frame that was written some time ago by the writer's clock.
@@ -83,4 +86,31 @@ func TestForgetAllMakesEverySessionForgetAllRecords(t *testing.T) {
 	require.NoError(t, b.ForgetAll(t.Context()))
 	await(t, func() bool { return a.Stats().Records == 0 })
 	require.Empty(t, openReady(t, client, topic, "c").Records())
+}
+
+// The connection is lost while the Log asks for the last message.
+func TestReadOnlyLogEndsWithCloseWhileTheBrokerIsAway(t *testing.T) {
+	t.Parallel()
+	server, topic := pulsartest.NewServer(t), testTopic(t)
+	asked := make(chan struct{})
+	server.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
+		if c.Type == "GET_LAST_MESSAGE_ID" && strings.HasSuffix(c.Subscription, "-2") { // the reader that follows
+			server.RefuseConnections(true)
+			close(asked)
+			return pulsartest.Disconnect
+		}
+		return pulsartest.Pass
+	})
+	l, err := Open(server.Client(t), Options{Topic: topic, ReadOnly: true})
+	require.NoError(t, err)
+	<-asked
+	time.Sleep(time.Second) // now the request waits in pulsar-client-go, which reconnects
+	l.Close()
+	select {
+	case <-l.ended:
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the Log has not ended")
+	}
+	server.SetHook(nil)
+	server.RefuseConnections(false)
 }
