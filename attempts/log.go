@@ -199,7 +199,7 @@ func (l *Log) find(k Key) (record, bool) {
 			switch {
 			case c.removed:
 				return record{}, false
-			case ok:
+			case ok && !c.forgets:
 				own := c.record
 				if r.session == l.id { // r is an earlier change of this session, read back after own was made
 					own.at = r.at // with equal positions, join prefers its first argument

@@ -115,7 +115,12 @@ func TestReadingFromTheCheckpointShowsTheWholeLog(t *testing.T) {
 				c := change{Key: key(t), count: rapid.Uint32Range(0, 5).Draw(t, "count"),
 					crashes: rapid.Uint32Range(0, 2).Draw(t, "crashes"),
 					delay:   rapid.Int64Range(0, 10).Draw(t, "delay")}
-				m.publish(pick(t), frame{changes: []change{c}})
+				changes := []change{c}
+				if rapid.Bool().Draw(t, "forgets") {
+					changes = []change{{Key: c.Key, removed: true}, c}
+					delete(m.truth, c.Key)
+				}
+				m.publish(pick(t), frame{changes: changes})
 				x, ok := m.truth[c.Key]
 				switch due := m.now + c.delay; {
 				case !ok || c.count > x.count:

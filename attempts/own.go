@@ -26,6 +26,7 @@ type sent struct {
 type ownChange struct {
 	record
 	removed bool
+	forgets bool          // Forget removes the earlier records: the change is written after a removal
 	number  uint64        // of the frame that has the change; 0 if it was not sent
 	queued  bool          // in unsent
 	wasSent bool          // some change of the message was sent: the log may have a record
@@ -42,9 +43,12 @@ func (c *changes) put(p place, r record) *ownChange {
 	return x
 }
 
-// remove removes a message from the log. from is when the removal may be sent; 0 for at once.
+// remove removes a message from the log. from is when the removal may be sent; 0 for at once, as Forget wants.
 func (c *changes) remove(p place, r record, from int64) *ownChange {
 	x := c.next(p)
+	if from == 0 || x.forgets { // Forget waits for the removal
+		x.forgets, from = true, 0
+	}
 	x.record, x.removed, x.from = r, true, from
 	if from > 0 {
 		if !x.queued { // if it is queued, gather postpones it
@@ -60,7 +64,7 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 // message takes no memory while the log cannot be written.
 func (c *changes) drop(p place) bool {
 	x := c.byPlace[p]
-	if x == nil || x.wasSent {
+	if x == nil || x.wasSent || x.forgets {
 		return false
 	}
 	x.notifyWritten()

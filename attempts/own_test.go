@@ -110,3 +110,64 @@ func TestFailureElsewhereOutlivesALostAcknowledgement(t *testing.T) {
 		require.EqualValues(t, 2, r.Count)
 	})
 }
+
+// A message fails after Forget was called, and before the frame with the removal is written, or before it is read back.
+func TestForgottenMessageThatFailsAtOnceIsCountedAnew(t *testing.T) {
+	for name, sent := range map[string]bool{"before the removal is sent": false, "before it is read back": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, other := bare(t), bare(t)
+				defer l.end()
+				old := frame{session: 2, changes: []change{{Key: one, count: 5, crashes: 3, session: 2}}}
+				l.hear(old)
+				other.hear(old)
+				forgotten := make(chan error, 1)
+				go func() { forgotten <- l.Forget(t.Context(), one) }()
+				synctest.Wait()
+				if sent {
+					f, _, _ := l.next(false)
+					require.Len(t, f.changes, 1)
+				}
+				l.Failed(one, 1, time.Minute, "")
+				l.Failed(one, 1, time.Minute, "no coffee")
+				f, places, _ := l.next(false)
+				requireNew := func(l *Log) {
+					r, ok := l.Find(one)
+					require.True(t, ok)
+					require.EqualValues(t, 1, r.Count)
+					require.Zero(t, r.Crashes)
+					require.Equal(t, "no coffee", r.Cause)
+				}
+				requireNew(l)
+				l.sent(&link{}, f, places, position{1, 9}.id())
+				require.NoError(t, <-forgotten)
+				decoded, err := decode(f.encode())
+				require.NoError(t, err)
+				l.hear(decoded)
+				other.hear(decoded)
+				requireNew(l)
+				requireNew(other)
+				require.Empty(t, l.own.byPlace)
+			})
+		})
+	}
+}
+
+// Forget returns only when the removal is written, even if the message is settled before.
+func TestForgottenMessageThatIsSettledIsRemovedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		defer l.end()
+		forgotten := make(chan error, 1)
+		go func() { forgotten <- l.Forget(t.Context(), one) }()
+		synctest.Wait()
+		l.Failed(one, 1, time.Minute, "")
+		l.Settled(one)
+		synctest.Wait()
+		require.Empty(t, forgotten)
+		f, places, _ := l.next(false)
+		require.Equal(t, []change{{Key: one, removed: true, session: l.id}}, f.changes)
+		l.sent(&link{}, f, places, position{1, 9}.id())
+		require.NoError(t, <-forgotten)
+	})
+}

@@ -76,9 +76,10 @@ func (s *state) find(k Key) (record, bool) {
 	return r, ok
 }
 
-// put adds a record, unless the message was removed after the record was written.
+// put adds a record, unless the message was removed after the record was written. If a frame has both, the record is
+// newer.
 func (s *state) put(p place, r record) {
-	if at, ok := s.removed[p]; ok && !at.before(r.at) || r.at.before(s.reset) {
+	if r.at.before(s.removed[p]) || r.at.before(s.reset) {
 		return
 	}
 	if old, ok := s.records[p]; ok {

@@ -94,6 +94,9 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 		}
 		c := change{Key: l.state.key(p), removed: x.removed, session: l.id}
 		if !x.removed {
+			if x.forgets {
+				f.changes = append(f.changes, change{Key: c.Key, removed: true, session: l.id})
+			}
 			c.count, c.crashes, c.begun, c.cause = x.count, x.crashes, x.begun, x.cause
 			if x.due > 0 {
 				c.delay = x.due - at
