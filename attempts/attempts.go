@@ -94,7 +94,8 @@ type Options struct {
 	Retention time.Duration
 	// Logger gets a line when the log fails and when it works again. Default: slog.Default().
 	Logger *slog.Logger
-	// Failed is called with each error, from a goroutine of the Log with no lock held. Default: none.
+	// Failed is called with each error, from a goroutine of the Log with no lock held. The Log may not reconnect until
+	// Failed returns, so Failed must not wait for the Log. Default: none.
 	Failed func(error)
 	// ReadOnly makes the Log write nothing: it is no session, and methods that would write do nothing or return
 	// ErrReadOnly. Ready then also waits until the Log knows which sessions live. If the log suggests that a session is

@@ -93,9 +93,9 @@ func (l *Log) reportFailure(err error) {
 type link struct {
 	topic    string
 	reader   *upstream.TopicReader
-	producer pulsar.Producer // nil if the Log is read only
-	underway chan struct{}   // full while maxUnderway frames wait for an answer
-	trimming sync.WaitGroup
+	producer pulsar.Producer         // nil if the Log is read only
+	underway chan struct{}           // full while maxUnderway frames wait for an answer
+	tasks    sync.WaitGroup          // goroutines that answers of the broker began
 	end      context.CancelCauseFunc // ends the link
 }
 
@@ -106,7 +106,7 @@ func (c *link) close() {
 	if c.producer != nil {
 		c.producer.Close()
 	}
-	c.trimming.Wait()
+	c.tasks.Wait()
 }
 
 // session reaches the topic, and reads and writes it until that fails, or until the Log is closed.

@@ -103,7 +103,7 @@ func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
 		mark := t.mark
 		*t = tidying{}
 		l.mu.Unlock()
-		c.trimming.Go(func() { l.trim(c.topic, mark) })
+		c.tasks.Go(func() { l.trim(c.topic, mark) })
 		return
 	}
 	l.mu.Unlock()

@@ -153,8 +153,8 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 				return
 			}
 			l.sent(c, f, places, id)
-			if took := time.Since(began); took > slow {
-				l.reportSlow(took)
+			if took := time.Since(began); took > slow { // Failed may block, and this goroutine reads the connection
+				c.tasks.Go(func() { l.reportSlow(took) })
 			}
 		})
 	return nil
