@@ -13,6 +13,7 @@ type changes struct {
 	later   []place // removals that must not be sent yet, in the order of their times
 	sent    []sent  // frames that were sent and not read back
 	resets  bool    // the next frame removes all records first
+	resetIn uint64  // number of the frame that removes all records, until it is read back; 0 for none
 }
 
 // sent describes a frame that was sent.
@@ -30,7 +31,7 @@ type ownChange struct {
 	number  uint64        // of the frame that has the change; 0 if it was not sent
 	queued  bool          // in unsent
 	wasSent bool          // some change of the message was sent: the log may have a record
-	since   int64         // when the change was made
+	since   int64         // the message had no change before that was not read back
 	from    int64         // when it may be sent; 0 for at once
 	done    chan struct{} // closed when the change is written; nil if no caller waits
 }
@@ -79,10 +80,10 @@ func (c *changes) drop(p place) bool {
 func (c *changes) next(p place) *ownChange {
 	x := c.byPlace[p]
 	if x == nil {
-		x = &ownChange{}
+		x = &ownChange{since: now()}
 		c.byPlace[p] = x
 	}
-	x.number, x.since = 0, now()
+	x.number = 0
 	return x
 }
 
@@ -109,7 +110,7 @@ func (c *changes) reset() {
 	*c = changes{byPlace: map[place]*ownChange{}, resets: true}
 }
 
-// unread reports whether a change that was made at limit or earlier is not read back yet. Removals that must not be
+// unread reports whether a change that was made at limit or earlier may not be read back yet. Removals that must not be
 // sent yet do not count.
 func (c *changes) unread(limit int64) bool {
 	for _, x := range c.byPlace {
@@ -178,7 +179,7 @@ func (c *changes) requeue(known map[place]record) {
 	long := now() - vainTime.Milliseconds()
 	maps.DeleteFunc(c.byPlace, func(p place, x *ownChange) bool {
 		_, has := known[p]
-		return x.removed && x.done == nil && x.since < long && !has
+		return x.removed && x.done == nil && max(x.since, x.from) < long && !has
 	})
 	if len(c.sent) > 0 {
 		c.sent = []sent{{number: c.sent[0].number, since: c.sent[0].since}}
@@ -193,11 +194,19 @@ func (c *changes) requeue(known map[place]record) {
 
 // echoed forgets the changes of frames up to a number: they were read back.
 func (c *changes) echoed(number uint64) {
+	if c.resetIn <= number {
+		c.resetIn = 0
+	}
 	for len(c.sent) > 0 && c.sent[0].number <= number {
 		for _, p := range c.sent[0].places {
-			if x := c.byPlace[p]; x != nil && x.number == c.sent[0].number {
+			x := c.byPlace[p]
+			switch {
+			case x == nil:
+			case x.number == c.sent[0].number:
 				x.notifyWritten() // a frame may be read back before the broker has confirmed it
 				delete(c.byPlace, p)
+			default: // the message has changed since the frame was sent
+				x.since = max(x.since, c.sent[0].since)
 			}
 		}
 		c.sent = c.sent[1:]

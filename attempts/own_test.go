@@ -171,3 +171,61 @@ func TestForgottenMessageThatIsSettledIsRemovedAtOnce(t *testing.T) {
 		require.NoError(t, <-forgotten)
 	})
 }
+
+func TestFlushWaitsForAMessageThatChangesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		defer l.end()
+		flush := func() <-chan error {
+			flushed := make(chan error, 1)
+			go func() { flushed <- l.Flush(t.Context()) }()
+			time.Sleep(10 * time.Millisecond)
+			return flushed
+		}
+		fail := func() { l.Failed(one, 1, time.Minute, "") }
+		send := func() frame {
+			f, _, _ := l.next(false)
+			time.Sleep(10 * time.Millisecond)
+			return *f
+		}
+		fail()
+		flushed := flush()
+		fail()
+		time.Sleep(10 * time.Millisecond)
+		require.Empty(t, flushed, "nothing is written")
+		l.hear(send())
+		require.NoError(t, <-flushed)
+
+		// the message changes whenever a frame is under way
+		fail()
+		first := send()
+		flushed = flush()
+		fail()
+		second := send()
+		fail()
+		time.Sleep(10 * time.Millisecond)
+		require.Empty(t, flushed, "nothing is read back")
+		l.hear(first)
+		l.hear(second)
+		require.NoError(t, <-flushed)
+		require.Len(t, l.own.byPlace, 1, "the last change is not read back")
+	})
+}
+
+func TestForgetAllWaitsForItsOwnFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		defer l.end()
+		forgotten := make(chan error, 1)
+		go func() { forgotten <- l.ForgetAll(t.Context()) }()
+		synctest.Wait()
+		l.hear(frame{session: 2, flags: resets})
+		time.Sleep(10 * time.Millisecond)
+		require.Empty(t, forgotten, "nothing is written")
+		f, _, _ := l.next(false)
+		time.Sleep(10 * time.Millisecond)
+		require.Empty(t, forgotten, "nothing is read back")
+		l.hear(*f)
+		require.NoError(t, <-forgotten)
+	})
+}

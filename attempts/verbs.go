@@ -125,11 +125,8 @@ func (l *Log) ForgetAll(ctx context.Context) error {
 	if err := l.refuses(ctx); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	before := l.state.reset
-	l.mu.Unlock()
 	l.Reset()
-	return l.await(ctx, func() bool { return before.before(l.state.reset) })
+	return l.await(ctx, func() bool { return !l.own.resets && l.own.resetIn == 0 })
 }
 
 // refuses returns an error that says why nothing can be written, or nil.

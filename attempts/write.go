@@ -81,7 +81,7 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 	}
 	if l.own.resets {
 		f.flags |= resets
-		l.own.resets = false
+		l.own.resets, l.own.resetIn = false, f.number
 	}
 	places, more := l.own.gather(f.number, at, maxChanges, closing)
 	for _, p := range places {
