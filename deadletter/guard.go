@@ -16,7 +16,7 @@ const guardLetters = 100
 
 // guard refuses a topic that is not for dead letters, before anything is created. On such a topic the subscription of a
 // replay or a purge would make the broker keep every later message. If the admin API says that this subscription does
-// not exist yet, guard returns its name: the replay or purge will create it.
+// not exist yet, guard returns its name. Another call may create the subscription at any time.
 func (t *Topic) guard(ctx context.Context) (creates string, err error) {
 	names, err := t.subscriptions(ctx, t.o.Topic)
 	if err != nil {

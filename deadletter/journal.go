@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -28,6 +29,7 @@ type journal struct {
 	pending   record // already in state, and to be written before the next record
 	remembers bool   // the records have a run, or batches that are done in part
 	removed   bool   // the journal's subscription is removed
+	creates   bool   // Options.Subscription did not exist before, according to the admin API
 
 	t        *Topic
 	topic    string // with its partition
@@ -130,8 +132,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 		return nil, fmt.Errorf("deadletter: opening %s: %w", topic, err)
 	}
 	j.remembers = j.isNeeded()
-	// Options.Subscription keeps the letters of every partition from now on.
-	consumer, err := t.subscribe(ctx, t.o.Topic, 1)
+	consumer, err := j.subscribe(ctx)
 	if err != nil {
 		limited, cancel := undoContext(ctx)
 		defer cancel()
@@ -141,6 +142,17 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	}
 	consumer.Close()
 	return j, nil
+}
+
+// subscribe creates Options.Subscription if it is missing. It looks for it while j is locked, since another replay or
+// purge may have created it before. From now on the subscription keeps the letters of every partition.
+func (j *journal) subscribe(ctx context.Context) (pulsar.Consumer, error) {
+	names, err := j.t.subscriptions(ctx, j.t.o.Topic)
+	if err != nil {
+		return nil, err
+	}
+	j.creates = j.t.o.Admin.URL != "" && !slices.Contains(names, j.t.o.Subscription)
+	return j.t.subscribe(ctx, j.t.o.Topic, 1)
 }
 
 // undoContext returns a context for undoing steps, even after ctx is done.

@@ -40,8 +40,7 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	creates, err := t.guard(ctx)
-	if err != nil {
+	if _, err := t.guard(ctx); err != nil {
 		return report, err
 	}
 	j, err := t.openJournal(ctx)
@@ -52,7 +51,7 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	err = t.purge(ctx, o, j, partitions, &report)
 	ctx, cancel := undoContext(ctx)
 	defer cancel()
-	if creates != "" && report.Done == 0 { // nothing was purged, and the new subscription would only keep letters
+	if j.creates && report.Done == 0 { // nothing was purged, and the new subscription would only keep letters
 		err = errors.Join(err, t.unsubscribe(ctx))
 	}
 	return report, errors.Join(err, j.tidy(ctx))

@@ -37,8 +37,7 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	creates, err := t.guard(ctx)
-	if err != nil {
+	if _, err := t.guard(ctx); err != nil {
 		return Report{}, err
 	}
 	j, err := t.openJournal(ctx)
@@ -57,8 +56,8 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	switch {
 	case r.sent > 0 || r.report.Resumed:
 	case err != nil:
-		err = errors.Join(err, r.undo(ctx, creates != ""))
-	case creates != "": // there was no letter to publish
+		err = errors.Join(err, r.undo(ctx))
+	case j.creates: // there was no letter to publish
 		err = t.unsubscribe(ctx)
 	}
 	return r.report, err
@@ -82,7 +81,7 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 
 // undo ends a replay that failed before it published a letter, so that the next replay can begin. It ends the run only
 // if this call began it, and removes the subscription only if this call created it.
-func (r *replay) undo(ctx context.Context, created bool) error {
+func (r *replay) undo(ctx context.Context) error {
 	ctx, cancel := undoContext(ctx)
 	defer cancel()
 	if r.begun != nil && r.j.run != nil && !r.j.isPending() {
@@ -91,7 +90,7 @@ func (r *replay) undo(ctx context.Context, created bool) error {
 		}
 	}
 	r.j.pending = record{}
-	if created {
+	if r.j.creates {
 		if err := r.t.unsubscribe(ctx); err != nil {
 			return err
 		}
