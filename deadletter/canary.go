@@ -172,7 +172,7 @@ func (r *replay) checkCanary(ctx context.Context) error {
 				r.report.Waiting, r.report.WaitsFor)
 		}
 		if r.o.Progress != nil {
-			r.o.Progress(r.report)
+			r.o.Progress(r.report.clone())
 		}
 		if err := sleep(ctx, 500*time.Millisecond); err != nil {
 			return err

@@ -168,7 +168,7 @@ func (w *walk) acked(ctx context.Context, err error) error {
 
 func (w *walk) showProgress() {
 	if w.progress != nil {
-		w.progress(*w.report)
+		w.progress(w.report.clone())
 	}
 }
 

@@ -243,7 +243,7 @@ func (i *importer) settle(ctx context.Context, most int) error {
 	}
 	if i.o.Progress != nil && time.Since(i.shown) > flushEvery {
 		i.shown = time.Now()
-		i.o.Progress(i.report)
+		i.o.Progress(i.report.clone())
 	}
 	return nil
 }

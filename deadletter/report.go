@@ -86,6 +86,14 @@ func (r *Report) target(topic string) *Target {
 	return &r.Targets[len(r.Targets)-1]
 }
 
+// clone returns a copy for Progress, which may keep it: later letters do not change the copy. The lists of names are
+// shared, since the call only appends to them.
+func (r *Report) clone() Report {
+	c := *r
+	c.Left, c.Targets, c.Namespaces = slices.Clone(r.Left), slices.Clone(r.Targets), maps.Clone(r.Namespaces)
+	return c
+}
+
 // foreign counts a letter of a namespace that is not allowed.
 func (r *Report) foreign(namespace string) {
 	if r.Namespaces == nil {
