@@ -30,9 +30,9 @@ type letterIndex struct {
 	subscription string // of replays and purges
 	letters      *deadletter.Topic
 	schemas      *admin.Schemas
+	used         time.Time // guarded by letterIndexes.mu
 
 	mu      sync.Mutex
-	used    time.Time
 	reading bool
 	seen    int // letters that the current reading has read
 	got     *snapshot
@@ -73,11 +73,11 @@ type summary struct {
 func (h *Handler) index(ctx context.Context, topic string) (*letterIndex, error) {
 	h.dead.mu.Lock()
 	x := h.dead.all[topic]
+	if x != nil {
+		x.used = time.Now()
+	}
 	h.dead.mu.Unlock()
 	if x != nil {
-		x.mu.Lock()
-		x.used = time.Now()
-		x.mu.Unlock()
 		return x, nil
 	}
 	subscription, err := h.deadSubscription(ctx, topic)
