@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ type letterIndex struct {
 	mu      sync.Mutex
 	reading bool
 	seen    int // letters that the current reading has read
+	changes int // changes of the topic that have ended
 	got     *snapshot
 	err     error
 	spent   bool // the last replay was a test whose letter died again, so it cannot be continued
@@ -42,7 +44,7 @@ type letterIndex struct {
 
 // snapshot is the result of one reading. It does not change.
 type snapshot struct {
-	state   string // of the topic, from its statistics
+	state   string // of the topic when the reading began, from its statistics and letterIndex.changes
 	at      time.Time
 	total   int
 	by      deadletter.Grouping
@@ -118,6 +120,7 @@ func (h *Handler) index(ctx context.Context, topic string) (*letterIndex, error)
 func (h *Handler) look(ctx context.Context, x *letterIndex) view {
 	state, err := h.deadState(ctx, x)
 	x.mu.Lock()
+	state += fmt.Sprint(" ", x.changes)
 	if err != nil {
 		x.err = err
 	} else if !x.reading && (x.got == nil || x.got.state != state || x.err != nil) {
@@ -237,13 +240,9 @@ func (s *snapshot) draw() {
 	}
 }
 
-// invalidate makes the next page read the letters again.
+// invalidate makes the next page read the letters again, also if a reading is under way.
 func (x *letterIndex) invalidate() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.got != nil {
-		old := *x.got
-		old.state = ""
-		x.got = &old
-	}
+	x.changes++
 }
