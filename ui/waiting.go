@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -71,6 +72,10 @@ func (h *Handler) follow(topic, subscription string) (log *attempts.Log, opening
 	}
 	a := l.all[name]
 	if a == nil {
+		// followLog removes the logs that are open
+		maps.DeleteFunc(l.all, func(_ string, a *attemptLog) bool {
+			return !a.opening && time.Since(a.used) > followFor
+		})
 		if len(l.all) >= maxLogs {
 			return nil, false, fmt.Errorf("no more logs of attempts can be opened: %d are open, and the limit is %d; "+
 				"each is closed %v after its page was last loaded", len(l.all), maxLogs, followFor)
