@@ -53,12 +53,8 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	if err = r.run(ctx, partitions); err == nil {
 		err = r.report.missed()
 	}
-	switch {
-	case r.sent > 0 || r.report.Resumed:
-	case err != nil:
+	if r.isWithoutEffect() {
 		err = errors.Join(err, r.undo(ctx))
-	case j.creates: // there was no letter to publish
-		err = t.unsubscribe(ctx)
 	}
 	return r.report, err
 }
@@ -76,11 +72,18 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 	if err := r.j.append(ctx, record{Over: r.j.run.ID}); err != nil {
 		return err
 	}
+	if r.isWithoutEffect() { // undo tidies
+		return nil
+	}
 	return r.j.tidy(ctx)
 }
 
-// undo ends a replay that failed before it published a letter, so that the next replay can begin. It ends the run only
-// if this call began it, and removes the subscription only if this call created it.
+// isWithoutEffect reports whether this call has published no letter, and has not continued a run.
+func (r *replay) isWithoutEffect() bool { return r.sent == 0 && !r.report.Resumed }
+
+// undo ends a replay that has published no letter, so that the next replay can begin. It ends the run only if this call
+// began it, and removes the subscription only if this call created it. It does so before it removes the journal, which
+// is the lock: after that, another call may use the subscription.
 func (r *replay) undo(ctx context.Context) error {
 	ctx, cancel := undoContext(ctx)
 	defer cancel()
