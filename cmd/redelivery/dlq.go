@@ -243,19 +243,9 @@ func (d *dlq) purge(ctx context.Context) error {
 	}
 	o := deadletter.PurgeOptions{Filter: d.filter, Export: io.Discard}
 	if d.out != "" {
-		_, missing := os.Stat(d.out)
-		file, err := os.OpenFile(d.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		out := &lines{File: file}
+		out := &lines{name: d.out}
+		defer out.close()
 		o.Export = out
-		defer func() {
-			if missing != nil && !out.whole { // a refused purge leaves no file
-				_ = os.Remove(d.out)
-			}
-		}()
 	}
 	p := d.progress(ctx, "purged")
 	o.Progress = p.show

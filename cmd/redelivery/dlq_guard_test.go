@@ -2,10 +2,16 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -72,4 +78,25 @@ func TestReplayLeavesOutLettersOfAnotherNamespace(t *testing.T) {
 	code, _, stderr := dlqRun("", "replay", dlq, "-namespace", "public/shop", "-yes")
 	require.Zero(t, code, stderr)
 	require.Equal(t, 2, b.server.Subscription(there+"-billing-RETRY", "billing").Backlog)
+}
+
+// Two purges with the same -o begin at once. The one that writes nothing must not remove the letters of the other.
+func TestPurgeThatWritesNothingLeavesTheFileOfAnother(t *testing.T) {
+	b := newBroker(t)
+	path := filepath.Join(t.TempDir(), "purged.jsonl")
+	api, err := url.Parse(b.server.AdminURL())
+	require.NoError(t, err)
+	forward := httputil.NewSingleHostReverseProxy(api)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut { // the journal, which locks other purges out
+			assert.NoError(t, os.WriteFile(path, []byte("a letter of the other purge\n"), 0o600))
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	t.Setenv("PULSAR_ADMIN_URL", proxy.URL)
+	code, _, stderr := dlqRun("", "purge", "orders-billing-DLQ", "-o", path, "-id", "9:9:9", "-yes")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "no letter has -id 9:9:9")
+	require.FileExists(t, path)
 }

@@ -2,34 +2,54 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 )
 
-// lines is a file of letters. Before its first write, it cuts off an incomplete last letter, which an interrupted purge
-// wrote only in part and did not acknowledge. No other purge of the topic runs at the same time.
+// lines is a file of letters. The first write opens it, so a purge that writes nothing creates no file, and never
+// removes the file of another purge. That write also cuts off an incomplete last letter, which an interrupted purge
+// wrote only in part and did not acknowledge. No other purge of the topic writes at the same time.
 type lines struct {
-	*os.File
-	whole bool // the last letter is complete
+	name string
+	file *os.File // nil before the first write
 }
 
 func (l *lines) Write(p []byte) (int, error) {
-	if !l.whole {
-		if err := l.cut(); err != nil {
+	if l.file == nil {
+		file, err := os.OpenFile(l.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
 			return 0, err
 		}
-		l.whole = true
+		if err := cut(file); err != nil {
+			return 0, errors.Join(err, file.Close())
+		}
+		l.file = file
 	}
-	return l.File.Write(p)
+	return l.file.Write(p)
 }
 
-func (l *lines) cut() error {
-	info, err := l.Stat()
+// Sync makes the letters that were written durable.
+func (l *lines) Sync() error {
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Sync()
+}
+
+func (l *lines) close() {
+	if l.file != nil {
+		_ = l.file.Close() // Sync has reported errors
+	}
+}
+
+func cut(to *os.File) error {
+	info, err := to.Stat()
 	if err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	file, err := os.Open(l.Name()) // l is open for writing only
+	file, err := os.Open(to.Name()) // to is open for writing only
 	if err != nil {
 		return err
 	}
@@ -53,7 +73,7 @@ func (l *lines) cut() error {
 		return err
 	}
 	if !strings.HasPrefix(letter, string(head)) {
-		return fmt.Errorf("%s does not end with a letter, want the file of an earlier purge, or a new one", l.Name())
+		return fmt.Errorf("%s does not end with a letter, want the file of an earlier purge, or a new one", to.Name())
 	}
-	return l.Truncate(end)
+	return to.Truncate(end)
 }
