@@ -39,6 +39,7 @@ const (
 var leftGoroutines = map[string][]string{
 	"TestPurgeExportsTheLettersBeforeItDeletesThem": leaktest.Unsubscribed,
 	"TestEditedLetterIsReplayedAndExported":         leaktest.Unsubscribed,
+	"TestPlanContinuesAReplayThatBeganAfterThePlan": leaktest.Unsubscribed,
 	"TestReplayContinuesWithoutAPage":               leaktest.Unsubscribed,
 	"TestReplayOfGroupIsShownUntilItIsDone":         leaktest.Unsubscribed,
 	"TestSecondChangeOfATopicIsRefusedWhileOneRuns": leaktest.Unsubscribed,

@@ -31,7 +31,8 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 		flags = append(flags, "-canary", "1", "-max", "1")
 	}
 	x.mu.Lock()
-	if x.spent && !o.New {
+	replaces := x.spent && !o.New
+	if replaces {
 		o.New = true
 		p.About = append(p.About, "This replay replaces the previous test, whose letter died again.")
 	}
@@ -71,6 +72,11 @@ func (h *Handler) planReplay(ctx context.Context, r *http.Request, x *letterInde
 	p.begin = func(ctx context.Context, progress func(deadletter.Report)) (deadletter.Report, error) {
 		run := o
 		run.Progress = progress
+		x.mu.Lock()
+		if replaces { // unless another replay has replaced the test since
+			run.New = x.spent
+		}
+		x.mu.Unlock()
 		report, err := x.letters.Replay(ctx, run)
 		x.mu.Lock()
 		defer x.mu.Unlock()

@@ -54,29 +54,58 @@ func TestReplayOfGroupIsShownUntilItIsDone(t *testing.T) {
 	require.Contains(t, second, "confirmed already")
 }
 
+// failTest replays a letter as a test, and lets it die again. It returns a consumer of the retry topic.
+func (s *site) failTest(page string) pulsar.Consumer {
+	_, plan := s.post(page, "plan", url.Values{"topic": {dead}, "action": {"canary"}})
+	require.Contains(s.t, plan, "Replay as a test 1 letter")
+	c, err := s.client.Subscribe(pulsar.ConsumerOptions{Topic: retry, SubscriptionName: "billing", Type: pulsar.Shared})
+	require.NoError(s.t, err)
+	s.t.Cleanup(c.Close)
+	s.confirm(page, plan)
+	msg, err := c.Receive(waittest.Context(s.t))
+	require.NoError(s.t, err)
+	p, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: dead})
+	require.NoError(s.t, err)
+	defer p.Close()
+	props := msg.Properties()
+	props["EXCEPTION_MESSAGE"] = "still broken"
+	_, err = p.Send(waittest.Context(s.t), &pulsar.ProducerMessage{Payload: msg.Payload(), Properties: props})
+	require.NoError(s.t, err)
+	require.NoError(s.t, c.Ack(msg))
+	s.await("letters", "failed")
+	return c
+}
+
 func TestCanaryThatIsDeadAgainFails(t *testing.T) {
 	s := newSite(t, nil)
 	s.storeLetters(3, 1)
 	page := groupsOf(dead)
 	s.await(page, "3 letters")
-	_, plan := s.post(page, "plan", url.Values{"topic": {dead}, "action": {"canary"}})
-	require.Contains(t, plan, "Replay as a test 1 letter")
-	c, err := s.client.Subscribe(pulsar.ConsumerOptions{Topic: retry, SubscriptionName: "billing", Type: pulsar.Shared})
-	require.NoError(t, err)
-	defer c.Close()
-	s.confirm(page, plan)
-	msg, err := c.Receive(waittest.Context(t))
-	require.NoError(t, err)
-	p, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: dead})
-	require.NoError(t, err)
-	defer p.Close()
-	props := msg.Properties()
-	props["EXCEPTION_MESSAGE"] = "still broken"
-	_, err = p.Send(waittest.Context(t), &pulsar.ProducerMessage{Payload: msg.Payload(), Properties: props})
-	require.NoError(t, err)
-	require.NoError(t, c.Ack(msg))
-	s.await("letters", "failed")
+	s.failTest(page)
 	require.Contains(t, s.await(page, "The letter is dead again"), "still broken")
+}
+
+// The first plan would replace the failed test. Before it is confirmed, the second one replaces the test, and is
+// stopped.
+func TestPlanContinuesAReplayThatBeganAfterThePlan(t *testing.T) {
+	s := newSite(t, nil)
+	s.storeLetters(3, 1)
+	page := groupsOf(dead)
+	s.await(page, "3 letters")
+	c := s.failTest(page)
+	form := url.Values{"topic": {dead}, "action": {"replay"}}
+	_, first := s.post(page, "plan", form)
+	require.Contains(t, first, "This replay replaces the previous test")
+	form.Set("rate", "0.5")
+	_, second := s.post(page, "plan", form)
+	body := s.confirm(page, second)
+	_, err := c.Receive(waittest.Context(t))
+	require.NoError(t, err)
+	job := regexp.MustCompile(`name="id" value="(\w+)"`).FindStringSubmatch(body)[1]
+	s.post(page, "stop", url.Values{"id": {job}})
+	s.await("job?id="+job, "It was stopped")
+	job = regexp.MustCompile(`job\?id=\w+`).FindString(s.confirm(page, first) + s.await(page, "done</span>"))
+	s.await(job, "It continued an earlier replay")
 }
 
 func TestPurgeExportsTheLettersBeforeItDeletesThem(t *testing.T) {
