@@ -122,7 +122,9 @@ func (h *Handler) look(ctx context.Context, x *letterIndex) view {
 	x.mu.Lock()
 	state += fmt.Sprint(" ", x.changes)
 	if err != nil {
-		x.err = err
+		if ctx.Err() == nil { // otherwise the browser has gone, and other pages must not show its error
+			x.err = err
+		}
 	} else if !x.reading && (x.got == nil || x.got.state != state || x.err != nil) {
 		x.reading, x.seen = true, 0
 		if !h.start(func(ctx context.Context) { h.read(ctx, x, state) }) {

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -44,4 +45,14 @@ func TestMoreTopicsThanIndexesAreOpenedAtOnce(t *testing.T) {
 	})
 	users.Wait()
 	require.Len(t, h.dead.all, maxIndexes)
+}
+
+func TestClosedPageLeavesNoErrorForOthers(t *testing.T) {
+	h, err := New(Options{Client: struct{ pulsar.Client }{}, Admin: Admin{URL: "http://127.0.0.1:1"}})
+	require.NoError(t, err)
+	defer h.Close()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	x := &letterIndex{topic: "persistent://public/default/orders-DLQ"}
+	require.Empty(t, h.look(gone, x).Err)
 }
