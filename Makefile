@@ -26,7 +26,7 @@ test-long: ## run the tests, and those that take minutes (nightly, 30 minutes)
 
 .PHONY: test-broker
 test-broker: ## run the tests against a real broker, started for them
-	eval "$$(test/scripts/pulsar start)" && \
+	broker=$$(test/scripts/pulsar start) && eval "$$broker" && \
 		go test -race -p 1 -count 1 -timeout 20m $(BROKER_TESTS) ./reconsume ./pulsartest
 
 # VERSIONS are the versions of Pulsar that test-versions starts.
@@ -72,7 +72,7 @@ owners: ## change the owners of partitions and keys under Workers (8 minutes)
 
 .PHONY: compared
 compared: ## run four clients under the same faults, and write docs/compared.md (15 minutes)
-	eval "$$(test/scripts/pulsar start)" && cd test/compared && go run . && go run . -page ../../docs/compared.md
+	broker=$$(test/scripts/pulsar start) && eval "$$broker" && cd test/compared && go run . && go run . -page ../../docs/compared.md
 
 # DEEPER is how many steps explore plays beyond those of CI. Each step makes it take three times as long.
 DEEPER ?= 3
@@ -90,7 +90,7 @@ soak: ## inject random faults for an hour
 .PHONY: quickstart
 quickstart: ## show planned and actual delays of redelivered messages
 	@echo "The first run compiles pulsar-client-go, which takes a minute, and fetches a broker, which takes another." >&2
-	eval "$$(test/scripts/pulsar start)" && go run ./examples/quickstart
+	broker=$$(test/scripts/pulsar start) && eval "$$broker" && go run ./examples/quickstart
 
 .PHONY: broker
 broker: ## start a real broker and print where it is
@@ -146,11 +146,11 @@ benchstat: $(BENCHSTAT) ## compare the cost of the machine and the Consumer with
 
 .PHONY: benchmarks
 benchmarks: ## compare with other clients and write benchmarks/RESULTS.md (25 minutes, a calm machine)
-	eval "$$(test/scripts/pulsar start)" && cd benchmarks && go run . -docs ../docs
+	broker=$$(test/scripts/pulsar start) && eval "$$broker" && cd benchmarks && go run . -docs ../docs
 
 .PHONY: benchmarks-quick
 benchmarks-quick: ## the same in 4 minutes, into benchmarks/out
-	eval "$$(test/scripts/pulsar start)" && cd benchmarks && go run . -quick
+	broker=$$(test/scripts/pulsar start) && eval "$$broker" && cd benchmarks && go run . -quick
 
 .PHONY: otel
 otel: $(GOLANGCI) ## check and test module otel
@@ -158,7 +158,7 @@ otel: $(GOLANGCI) ## check and test module otel
 
 .PHONY: inbox
 inbox: $(GOLANGCI) ## check and test module inbox, on SQLite and on a PostgreSQL that the target starts
-	eval "$$(test/scripts/postgres start)" && (cd inbox && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...); \
+	server=$$(test/scripts/postgres start) && eval "$$server" && (cd inbox && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...); \
 		status=$$?; test/scripts/postgres stop; exit $$status
 	go -C examples/inbox run .
 
@@ -170,7 +170,7 @@ ui: $(GOLANGCI) ## check and test the pages in a headless Chromium, which CHROMI
 
 .PHONY: dashboard
 dashboard: ## fetch Prometheus, run dashboard and alerts against it, and draw their pictures (2 minutes)
-	eval "$$(test/scripts/prometheus)" && go test ./metrics/deploy -v -count 1 -update -scrape 60s
+	folder=$$(test/scripts/prometheus) && eval "$$folder" && go test ./metrics/deploy -v -count 1 -update -scrape 60s
 
 .PHONY: lint-benchmarks
 lint-benchmarks: $(GOLANGCI) ## check and test the module of the benchmarks; its pictures must match its tables
