@@ -24,7 +24,7 @@ func (f *doctorFlags) parse(args []string) error {
 	s := &f.setup
 	f.flags(set)
 	set.StringVar(&s.Subscription, "subscription", "", "")
-	set.StringVar(&f.config, "config", "", "")
+	set.Func("config", "", fileInto(&f.config))
 	set.StringVar(&f.consumer, "consumer", "", "")
 	set.Func("type", "", func(name string) error {
 		if !slices.Contains(subscriptionTypes, name) {
@@ -118,7 +118,7 @@ func (f *doctorFlags) applyConsumer(c config.Consumer) {
 	if c.ReconsumeBackoff != nil {
 		s.RetryTopic = topicname.In(s.Topic, cmp.Or(c.RetryTopic, topicname.Retry(s.Topic, s.Subscription)))
 	}
-	if c.MaxDeliveries > 0 || c.MaxReconsumes > 0 {
+	if !c.Discard && (c.MaxDeliveries > 0 || c.MaxReconsumes > 0) {
 		s.DeadLetterTopic = topicname.In(s.Topic,
 			cmp.Or(c.DeadLetterTopic, topicname.DeadLetter(s.Topic, s.Subscription)))
 	}

@@ -99,6 +99,7 @@ func TestDoctorRefusesWrongCommandLines(t *testing.T) {
 		"-subscription is missing":                            {"t"},
 		`argument is "u", want only one topic`:                {"t", "-subscription", "s", "u"},
 		"only one of -config and -consumer is given":          {"t", "-subscription", "s", "-config", "f"},
+		`"" for flag -config: want a file`:                    {"t", "-subscription", "s", "-config", "", "-consumer", "c"},
 		`want one of Exclusive, Shared, Failover, Key_Shared`: {"t", "-type", "shared"},
 		"a unit is missing":                                   {"t", "-handler-time", "20"},
 		"want more than 0":                                    {"t", "-keep-alive", "0s"},
@@ -156,4 +157,14 @@ func TestDoctorReportsMissingPermissions(t *testing.T) {
 	code, stdout, _ := examined("-subscription", "billing", origin) // as the super user
 	assert.Zero(t, code, stdout)
 	assert.Contains(t, stdout, "0 unknown, 0 warnings, 0 problems")
+}
+
+func TestConsumerThatDiscardsNeedsNoDeadLetterTopic(t *testing.T) {
+	inProcess(t)
+	file := filepath.Join(t.TempDir(), "redelivery.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("consumers: {c: {maxDeliveries: 5, discard: true}}"), 0o600))
+	_, stdout, stderr := examined("-subscription", "billing", "-config", file, "-consumer", "c", "orders")
+	require.Empty(t, stderr)
+	require.Contains(t, stdout, "orders does not exist")
+	require.NotContains(t, stdout, "dead-letter")
 }

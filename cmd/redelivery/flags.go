@@ -62,7 +62,7 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 	set.Func("jitter", "", shareInto(&f.jitter))
 	set.Func("ack-timeout", "", durationInto(&f.ackTimeout))
 	set.Func("max-deliveries", "", countInto(&f.maxDeliveries, 1, math.MaxInt))
-	set.StringVar(&f.config, "config", "", "")
+	set.Func("config", "", fileInto(&f.config))
 	set.StringVar(&f.consumer, "consumer", "", "")
 	f.redeliveries = 8
 	set.Func("redeliveries", "", countInto(&f.redeliveries, 1, maxRedeliveries))
@@ -132,6 +132,17 @@ func countInto(n *int, low, high int) func(string) error {
 	}
 }
 
+// fileInto returns a function that sets the name of a file. It refuses "", which a shell makes of an unset variable.
+func fileInto(name *string) func(string) error {
+	return func(s string) error {
+		if s == "" {
+			return errors.New("want a file")
+		}
+		*name = s
+		return nil
+	}
+}
+
 func numberInto(n *float64) func(string) error {
 	return func(s string) (err error) {
 		*n, err = strconv.ParseFloat(s, 64)
@@ -167,8 +178,6 @@ func (f *planFlags) check(rest []string) error {
 		return fmt.Errorf("argument is %q, want only flags", rest[0])
 	case len(policies) > 1:
 		return fmt.Errorf("%s are both given, want one policy", strings.Join(policies[:2], " and "))
-	case f.given["config"] && f.config == "":
-		return errors.New(`-config is "", want a file`)
 	case f.given["consumer"] && f.consumer == "":
 		return errors.New(`-consumer is "", want a name`)
 	case f.given["config"]:

@@ -144,7 +144,7 @@ func TestBadCommandLineIsRefused(t *testing.T) {
 		`"2562048h" for flag -fixed: want at most 2562047h`:     {"plan", "-fixed", "2562048h"},
 		`"1e309" for flag -jitter: want a number from 0 to 1`:   {"plan", "-fixed", "1s", "-jitter", "1e309"},
 		"flag provided but not defined: -fix":                   {"plan", "-fix", "1s"},
-		`-config is "", want a file`:                            {"plan", "-config", ""},
+		`"" for flag -config: want a file`:                      {"plan", "-config", ""},
 		`-consumer is "", want a name`:                          {"plan", "-config", "x", "-consumer", ""},
 	} {
 		code, stdout, stderr := command(args...)

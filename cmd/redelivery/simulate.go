@@ -88,7 +88,7 @@ func (s *simulation) parse(args []string) error {
 		Partial: 1, Tick: time.Second, MaxUnacked: 50_000, MaxTogether: 200_000, MostEvents: mostEvents}
 	set := flag.NewFlagSet("redelivery simulate", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
-	set.StringVar(&s.config, "config", "", "")
+	set.Func("config", "", fileInto(&s.config))
 	set.StringVar(&s.consumer, "consumer", "", "")
 	set.Func("rate", "", rateInto(&s.Rate))
 	set.Func("instances", "", countInto(&s.Instances, 1, 1000))

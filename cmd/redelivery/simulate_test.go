@@ -107,6 +107,7 @@ func TestSimulateRefusesWrongCommandLines(t *testing.T) {
 	for want, args := range map[string][]string{
 		`argument is "x", want only flags`:                                         {"x"},
 		"only one of -config and -consumer is given":                               {"-config", "f"},
+		`"" for flag -config: want a file`:                                         {"-config", "", "-consumer", "c"},
 		"want messages in a time, such as 200/s":                                   {"-rate", "200/d"},
 		"want a whole number, 1 to 1000":                                           {"-instances", "0"},
 		"want more than 0":                                                         {"-outage", "0s"},

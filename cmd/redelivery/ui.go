@@ -82,7 +82,7 @@ func (f *uiFlags) parse(args []string) error {
 	f.flags(set)
 	set.StringVar(&f.Subscription, "subscription", "", "")
 	set.StringVar(&f.Namespace, "namespace", "public/default", "")
-	set.StringVar(&f.config, "config", "", "")
+	set.Func("config", "", fileInto(&f.config))
 	set.StringVar(&f.consumer, "consumer", "", "")
 	set.BoolVar(&f.HidePayloads, "hide-payloads", false, "")
 	set.BoolVar(&f.AllowChanges, "allow-changes", false, "")

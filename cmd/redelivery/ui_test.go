@@ -21,6 +21,7 @@ func TestUIRefusesWrongCommandLines(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"-listen 7070", `-listen is "7070", want an address such as 127.0.0.1:7070`},
 		{"-consumer billing", "-consumer is given, want -config too"},
+		{"-config=", `"" for flag -config: want a file`},
 		{"-token-file x -insecure-listen", "-token-file and -insecure-listen are both given, want one of them"},
 		{"-namespace public", `-namespace is "public", want tenant/namespace`},
 		{"-export-dir ui.go", `-export-dir is "ui.go", want a directory`},
