@@ -86,6 +86,7 @@ func (s *settings) setPublisher(r *reconsume.Reconsumer) {
 	}
 	if s.deadLetterPolicy.Discard {
 		s.publisher = &discarder{s.publisher, s.deadLetterPolicy.MaxReconsumes, s.isRetry}
+		s.DeadLetterTopic = ""
 	}
 }
 

@@ -50,7 +50,7 @@ func (s *settings) setup(topic string) doctor.Setup {
 			Reconsume:         o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes},
 		InitialSubscriptionName: o.InitialSubscriptionName}
 	// RetryEnable alone makes dead letters too, as in upstream, but deserves no warning
-	if s.reconsumer == nil && !s.deadLetterPolicy.Discard && (s.opts.DLQ != nil || s.deadLetters != nil) {
+	if s.reconsumer == nil && (s.opts.DLQ != nil || s.deadLetters != nil) {
 		d.DeadLetterTopic = o.DeadLetterTopic
 	}
 	return d

@@ -98,3 +98,13 @@ func TestSetupOfAWrappedConsumerTakesItsTopicFromTheBase(t *testing.T) {
 	require.Nil(t, setups[0].Consumer.BatchIndexAcknowledgment)
 	require.Equal(t, time.Second, setups[0].Policy.Nack.Next(0))
 }
+
+func TestSetupOfAConsumerThatDiscardsHasNoDeadLetterTopic(t *testing.T) {
+	client := pulsartest.NewServer(t).Client(t)
+	c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing",
+		Type: pulsar.Shared, RetryEnable: true}, redelivery.WithLogger(slog.New(slog.DiscardHandler)),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5, Discard: true}))
+	require.NoError(t, err)
+	defer c.Close()
+	require.Empty(t, service.Setups(c, nil, doctor.Setup{})[0].DeadLetterTopic)
+}
