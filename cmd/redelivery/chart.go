@@ -51,6 +51,9 @@ func (p plan) write(b *strings.Builder) {
 		number := strconv.Itoa(r.Redelivery)
 		if r.Redelivery == 0 {
 			number = "dead"
+			if p.Discard {
+				number = "discarded"
+			}
 		}
 		cells := []string{number, formatDelay(r.Delay), formatDelay(r.Total)}
 		if jitter {
@@ -71,10 +74,14 @@ func (p plan) write(b *strings.Builder) {
 	if p.deliveries() == 0 {
 		return
 	}
+	end := "Dead letter"
+	if p.Discard {
+		end = "Discarded"
+	}
 	if p.Of == reconsumed {
-		fmt.Fprintf(b, "Dead letter in place of retry %d", p.deliveries())
+		fmt.Fprintf(b, "%s in place of retry %d", end, p.deliveries())
 	} else {
-		fmt.Fprintf(b, "Dead letter after delivery %d", p.deliveries())
+		fmt.Fprintf(b, "%s after delivery %d", end, p.deliveries())
 	}
 	if p.Dead != nil {
 		fmt.Fprintf(b, ", %s after the first", strings.Replace(formatDelay(p.Dead.Total), ">", "more than ", 1))

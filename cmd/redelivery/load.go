@@ -62,8 +62,10 @@ func customPolicies(path string) (custom []customPolicy) {
 	java := []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff",
 		"MultiplierRedeliveryBackoff"}
 	for name, p := range file.Policies {
+		class := strings.TrimPrefix(p.ClassName, "org.apache.pulsar.client.impl.")
+		class = strings.TrimPrefix(class, "org.apache.pulsar.client.api.")
 		switch {
-		case p.ClassName != "" && !slices.Contains(java, p.ClassName[strings.LastIndex(p.ClassName, ".")+1:]):
+		case p.ClassName != "" && !slices.Contains(java, class):
 			custom = append(custom, customPolicy{name, p.ClassName})
 		case p.ClassName == "" && !slices.Contains(builtIn, p.Type):
 			custom = append(custom, customPolicy{name, p.Type})

@@ -14,7 +14,8 @@ func TestCommandPrintsANoteForEachCustomPolicyType(t *testing.T) {
 	inProcess(t)
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`
-policies: {short: {type: fibonacci, unit: 1s}, long: {className: com.example.Fibonacci, params: {unit: 1s}}, plain: {type: fixed, delay: 5s}}
+policies: {short: {type: fibonacci, unit: 1s}, long: {className: com.example.MultiplierRedeliveryBackoff, params: {unit: 1s}}, plain: {type: fixed, delay: 5s},
+  java: {className: org.apache.pulsar.client.impl.MultiplierRedeliveryBackoff}}
 consumers: {billing: {nackRedeliveryBackoff: short, maxDeliveries: 3}}`), 0o600))
 	for command, args := range map[string][]string{
 		"plan":     {"-config", file, "-consumer", "billing"},
@@ -23,7 +24,7 @@ consumers: {billing: {nackRedeliveryBackoff: short, maxDeliveries: 3}}`), 0o600)
 	} {
 		_, stdout, stderr := commandOf(command, args...)
 		require.NotEmpty(t, stdout, command)
-		require.Equal(t, "redelivery "+command+`: note: policy "long" has the custom type "com.example.Fibonacci", which this `+
+		require.Equal(t, "redelivery "+command+`: note: policy "long" has the custom type "com.example.MultiplierRedeliveryBackoff", which this `+
 			"command does not know: its delays are assumed to be 1m0s\nredelivery "+
 			""+command+`: note: policy "short" has the custom type "fibonacci", which this `+
 			"command does not know: its delays are assumed to be 1m0s\n", stderr)

@@ -34,6 +34,7 @@ type failure struct {
 	policy  backoff.RedeliveryBackoff
 	limit   uint64 // of deliveries or, if the message is reconsumed, of retries; 0 for none
 	unread  bool   // the file names no subscription that would keep dead letters
+	discard bool   // the message is acknowledged in place of a dead letter
 }
 
 // fromFile returns the failures of a file's consumers and the plans of its workers. If wanted is not "", it leaves out
@@ -74,7 +75,8 @@ func ofConsumer(name string, c config.Consumer) []failure {
 		if of == reconsumed {
 			limit = cmp.Or(c.MaxReconsumes, c.MaxDeliveries)
 		}
-		cases = append(cases, failure{name, of, timeout, policy, uint64(limit), c.InitialSubscriptionName == ""})
+		cases = append(cases, failure{name, of, timeout, policy, uint64(limit),
+			c.InitialSubscriptionName == "" && !c.Discard, c.Discard})
 	}
 	if c.NackRedeliveryBackoff != nil {
 		fails(nacked, 0, c.NackRedeliveryBackoff)
@@ -105,7 +107,8 @@ type plan struct {
 	Redeliveries  []redelivery `json:"redeliveries"`
 	MaxDeliveries uint64       `json:"maxDeliveries,omitempty"`
 	MaxReconsumes uint64       `json:"maxReconsumes,omitempty"`
-	Dead          *redelivery  `json:"dead,omitempty"` // the dead letter that is made instead of the next redelivery
+	Dead          *redelivery  `json:"dead,omitempty"`    // the dead letter that is made instead of the next redelivery
+	Discard       bool         `json:"discard,omitempty"` // the message is acknowledged in place of the dead letter
 	Warning       string       `json:"warning,omitempty"`
 }
 
@@ -125,7 +128,7 @@ func (s seconds) MarshalJSON() ([]byte, error) { return []byte(formatFloat(time.
 // letter at once, and an ack timeout makes a dead letter when the timeout ends. A message that is reconsumed after its
 // last retry becomes a dead letter at once.
 func newPlan(c failure, redeliveries int) plan {
-	p := plan{Name: c.name, Of: c.of, AckTimeout: seconds(c.timeout), Redeliveries: []redelivery{}}
+	p := plan{Name: c.name, Of: c.of, AckTimeout: seconds(c.timeout), Redeliveries: []redelivery{}, Discard: c.discard}
 	if c.of == reconsumed {
 		p.MaxReconsumes = c.limit
 	} else {
