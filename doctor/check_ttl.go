@@ -10,17 +10,20 @@ var timeToLives = Check{
 	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`; fewer or shorter delays; or " +
 		"`WithDeadBeforeTTL`",
 	look: func(v *visit) verdict {
+		inPlace, onRetryTopic := v.inPlace(), v.onRetryTopic()
+		if v.Policy.DeadBeforeTTL > 0 { // which covers nacks only
+			inPlace, onRetryTopic = v.schedule("ack timeouts"), v.schedule("retries").longest
+		}
 		ttl, err := timeToLive.ofTopic(v, v.Topic)
 		if err != nil {
 			return unknown(err)
 		}
-		s := v.inPlace()
-		need := s.total
-		if !s.ends {
-			need = s.longest
+		need := inPlace.total
+		if !inPlace.ends {
+			need = inPlace.longest
 		}
-		found := outlasts(ttl, need)
-		if found.status == OK && ttl > 0 && !s.ends {
+		found := v.outlasts(ttl, need)
+		if found.status == OK && ttl > 0 && !inPlace.ends {
 			found = warning("%s; a message that keeps failing is dropped at its time to live, and does not become a "+
 				"dead letter", found.text)
 		}
@@ -29,7 +32,7 @@ var timeToLives = Check{
 			if err != nil {
 				return worse(found, unknown(err))
 			}
-			if retries := outlasts(ttl, v.onRetryTopic()); retries.status > OK {
+			if retries := v.outlasts(ttl, onRetryTopic); retries.status > OK {
 				retries.text = "on the retry topic " + retries.text
 				found = worse(found, retries)
 			}
@@ -38,11 +41,18 @@ var timeToLives = Check{
 	},
 }
 
-// outlasts returns a verdict that says whether a time to live, in seconds, is longer than need.
-func outlasts(ttl int, need time.Duration) verdict {
-	if ttl <= 0 {
+// outlasts returns a verdict that says whether a time to live, in seconds, is longer than need, and not shorter than
+// the one that WithDeadBeforeTTL gives.
+func (v *visit) outlasts(ttl int, need time.Duration) verdict {
+	d, before := time.Duration(ttl)*time.Second, v.Policy.DeadBeforeTTL
+	switch {
+	case ttl <= 0:
 		return ok("no time to live; a message waits for up to %v", need)
+	case before > d:
+		return problem("%v; WithDeadBeforeTTL is %v, want at most the time to live: a message may be dropped before it "+
+			"becomes a dead letter", d, before)
+	case before > 0 && need < d:
+		return ok("%v; a nacked message becomes a dead letter before %v are over", d, before)
 	}
-	d := time.Duration(ttl) * time.Second
 	return judge(d > need, Problem, "%v; a message waits for up to %v", d, need)
 }

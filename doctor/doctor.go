@@ -66,6 +66,7 @@ type Policy struct {
 	MaxDeliveries     uint32                    // after these the message is a dead letter; 0 for no limit
 	MaxReconsumes     uint32                    // after these the message is a dead letter; 0 for no limit
 	MemoryLimit       int64                     // bytes of messages that wait; 0 for 16 MiB
+	DeadBeforeTTL     time.Duration             // WithDeadBeforeTTL; 0 for none
 }
 
 // Consumer is the configuration of pulsar-client-go.

@@ -95,6 +95,36 @@ func TestRemedyRemovesThePolicyOfTheTopicFirst(t *testing.T) {
 	}
 }
 
+// WithDeadBeforeTTL covers nacks, and neither ack timeouts nor retries that the application publishes.
+func TestDeadBeforeTTLMustNotExceedTheTTL(t *testing.T) {
+	hour := backoff.Fixed(time.Hour)
+	covered := Policy{Nack: hour, MaxDeliveries: 3, DeadBeforeTTL: 30 * time.Minute}
+	endless, late, timed, retried := covered, covered, covered, covered
+	endless.MaxDeliveries = 0
+	late.DeadBeforeTTL = 31 * time.Minute
+	timed.AckTimeout = 20 * time.Minute
+	retried.Reconsume = hour
+	for name, c := range map[string]struct {
+		setup  Setup
+		status Status
+		want   string
+	}{
+		"nacks":         {Setup{Policy: covered}, OK, "30m0s; a nacked message becomes a dead letter before 30m0s are over"},
+		"endless nacks": {Setup{Policy: endless}, OK, "30m0s; a nacked message becomes a dead letter before 30m0s are over"},
+		"too long": {Setup{Policy: late}, Problem, "30m0s; WithDeadBeforeTTL is 31m0s, want at most the time to live: " +
+			"a message may be dropped before it becomes a dead letter"},
+		"ack timeouts": {Setup{Policy: timed}, Problem, "30m0s; a message waits for up to 40m0s"},
+		"retries": {Setup{Policy: retried, RetryTopic: "orders-billing-RETRY"}, Problem,
+			"on the retry topic 30m0s; a message waits for up to 1h0m0s"},
+	} {
+		f := look(t, "ttl", c.setup, map[string]string{namespaces: `{"message_ttl_in_seconds": 1800}`})
+		assert.Equal(t, c.status, f.Status, name)
+		assert.Equal(t, c.want, f.Found, name)
+	}
+	f := look(t, "ttl", Setup{Policy: late}, map[string]string{namespaces: `{}`, runtime: `{}`})
+	assert.Equal(t, OK, f.Status)
+}
+
 // The dead letter topic does not exist yet, and its namespace is not that of the retry topic.
 func TestDeadLetterTopicHasTheQuotaOfItsOwnNamespace(t *testing.T) {
 	const retry = ordersPath + "-billing-RETRY"

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -60,16 +61,21 @@ func add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
+// schedule returns the longest of these schedules. It ends if all of them end.
+func (v *visit) schedule(of ...string) schedule {
+	s := schedule{ends: true}
+	for _, one := range v.schedules() {
+		if slices.Contains(of, one.of) {
+			s.longest, s.total, s.ends = max(s.longest, one.longest), max(s.total, one.total), s.ends && one.ends
+		}
+	}
+	return s
+}
+
 // inPlace returns how long a message waits on its own topic, by nacks or ack timeouts. A wait on the retry topic does
 // not count.
 func (v *visit) inPlace() schedule {
-	s := schedule{ends: true}
-	for _, one := range v.schedules() {
-		if one.of == "retries" {
-			continue
-		}
-		s.longest, s.total, s.ends = max(s.longest, one.longest), max(s.total, one.total), s.ends && one.ends
-	}
+	s := v.schedule("nacks", "ack timeouts")
 	if at := v.Policy.NackRetryTopic; at > 0 && v.Policy.AckTimeout == 0 {
 		s.longest, s.total = min(s.longest, at), min(s.total, at)
 	}

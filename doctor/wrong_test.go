@@ -149,6 +149,11 @@ var matrix = map[string]wrong{
 		s.set("messageTTL", 10)
 		s.setOf("-billing-DLQ", "messageTTL?messageTTL=0", nil)
 	}},
+	"a time to live that is shorter than that of the options": {"ttl", Problem, func(s *scene) {
+		s.set("messageTTL", 86400)
+		s.setOf("-billing-DLQ", "messageTTL?messageTTL=0", nil)
+		s.setup.Policy.DeadBeforeTTL = 48 * time.Hour
+	}},
 	"a time to live without dead letters": {"ttl", Warning, func(s *scene) {
 		s.set("messageTTL", 86400)
 		s.setOf("-billing-DLQ", "messageTTL?messageTTL=0", nil)

@@ -107,7 +107,7 @@ func (f *doctorFlags) applyConsumer(c config.Consumer) {
 	s := &f.setup
 	s.Policy = doctor.Policy{Nack: c.NackRedeliveryBackoff, NackRetryTopic: c.NackRetryTopic, AckTimeout: c.AckTimeout,
 		AckTimeoutBackoff: c.AckTimeoutRedeliveryBackoff, Reconsume: c.ReconsumeBackoff, MaxDeliveries: c.MaxDeliveries,
-		MaxReconsumes: c.MaxReconsumes}
+		MaxReconsumes: c.MaxReconsumes, DeadBeforeTTL: c.DeadBeforeTTL}
 	if c.NackRedeliveryDelay != nil {
 		s.Policy.Nack = backoff.Fixed(*c.NackRedeliveryDelay)
 	}
