@@ -29,7 +29,10 @@ var leftBehind = Check{
 			if topic == v.retry() {
 				continue // check retry-consumer examines it
 			}
-			rest, _ := strings.CutPrefix(topic, v.Topic+"-")
+			rest, ours := strings.CutPrefix(topic, v.Topic+"-")
+			if !ours {
+				continue
+			}
 			if name, is := strings.CutSuffix(rest, "-RETRY"); is {
 				found = worse(found, v.leftRetries(topic, name))
 			}

@@ -49,8 +49,8 @@ func (v *visit) outlasts(ttl int, need time.Duration) verdict {
 	case ttl <= 0:
 		return ok("no time to live; a message waits for up to %v", need)
 	case before > d:
-		return problem("%v; WithDeadBeforeTTL is %v, want at most the time to live: a message may be dropped before it "+
-			"becomes a dead letter", d, before)
+		return problem("%v; WithDeadBeforeTTL is %v, want at most the time to live: a message may be dropped before "+
+			"it becomes a dead letter", d, before)
 	case before > 0 && need < d:
 		return ok("%v; a nacked message becomes a dead letter before %v are over", d, before)
 	}

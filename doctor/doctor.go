@@ -65,7 +65,7 @@ type Policy struct {
 	Reconsume         backoff.RedeliveryBackoff // delays on the retry topic; default: backoff.DefaultDelayLevels
 	MaxDeliveries     uint32                    // after these the message is a dead letter; 0 for no limit
 	MaxReconsumes     uint32                    // after these the message is a dead letter; 0 for no limit
-	MemoryLimit       int64                     // bytes of messages that wait; 0 for 16 MiB
+	MemoryLimit       int64                     // bytes of messages that wait; 0 for 16 MiB, -1 for none
 	DeadBeforeTTL     time.Duration             // WithDeadBeforeTTL; 0 for none
 }
 

@@ -131,10 +131,41 @@ func TestDeadLetterTopicHasTheQuotaOfItsOwnNamespace(t *testing.T) {
 	f := look(t, "quotas", Setup{RetryTopic: "orders-billing-RETRY", DeadLetterTopic: "public/dead/letters"},
 		map[string]string{
 			retry + "/partitions": `{"partitions": 0}`, retry + "/stats": `{}`, namespaces: `{"backlog_quota_map": {}}`,
+			runtime:                  `{"backlogQuotaDefaultLimitBytes": "-1"}`,
 			"namespaces/public/dead": `{"backlog_quota_map": {"destination_storage": {"limitSize": 1000, "policy": "producer_exception"}}}`})
 	assert.Equal(t, Warning, f.Status)
 	assert.Equal(t, "letters has 1000 bytes with producer_exception", f.Found)
 	assert.Contains(t, f.Remedy, "remove-backlog-quota public/default or public/dead,")
+}
+
+func TestTopicWithoutAQuotaHasThatOfTheBroker(t *testing.T) {
+	for conf, want := range map[string]string{
+		`{"backlogQuotaDefaultLimitBytes": "1000", "backlogQuotaDefaultLimitGB": "-1.0", "backlogQuotaDefaultLimitSecond": "60",
+			"backlogQuotaDefaultRetentionPolicy": "producer_exception"}`: "letters has 1000 bytes, 60s with producer_exception",
+		`{"backlogQuotaDefaultLimitBytes": "-1", "backlogQuotaDefaultLimitGB": "0.5",
+			"backlogQuotaDefaultRetentionPolicy": "producer_exception"}`: "letters has 536870912 bytes with producer_exception",
+	} {
+		f := look(t, "quotas", Setup{DeadLetterTopic: "letters"}, map[string]string{namespaces: `{}`, runtime: conf})
+		assert.Equal(t, Warning, f.Status)
+		assert.Equal(t, want, f.Found)
+	}
+}
+
+// The stats of the other topic would be an error.
+func TestRetryTopicOfAnotherTopicIsNotExamined(t *testing.T) {
+	f := look(t, "left-behind", Setup{}, map[string]string{ordersPath + "/partitions": `{"partitions": 0}`,
+		ordersPath + "/stats": `{}`, "persistent/public/default/partitioned": `[]`,
+		"persistent/public/default":                              `["persistent://public/default/tea-billing-RETRY"]`,
+		"persistent/public/default/tea-billing-RETRY/stats":      "403",
+		"persistent/public/default/tea-billing-RETRY/partitions": "403"})
+	assert.Equal(t, OK, f.Status, f.Found)
+}
+
+// No memory is not the default.
+func TestMemoryLimitMayBeNone(t *testing.T) {
+	for given, want := range map[int64]int64{0: 16 << 20, -1: 0, 1: 1} {
+		assert.Equal(t, want, newVisit(t.Context(), Setup{Policy: Policy{MemoryLimit: given}}).Policy.MemoryLimit)
+	}
 }
 
 // The broker creates a subscription when it compacts a topic. That subscription keeps no letters.

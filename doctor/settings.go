@@ -136,8 +136,12 @@ var (
 			return retention{intOf(c, "defaultRetentionTimeInMinutes"), intOf(c, "defaultRetentionSizeInMB")}
 		}}
 	quotas = setting[map[string]quota]{"backlogQuotaMap", "backlog-quota",
-		func(n namespace) *map[string]quota { return &n.Quotas },
-		func(map[string]string) map[string]quota { return nil }}
+		func(n namespace) *map[string]quota {
+			if len(n.Quotas) == 0 {
+				return nil
+			}
+			return &n.Quotas
+		}, defaultQuota}
 	delayedDelivery = setting[delayed]{"delayedDelivery", "delayed-delivery",
 		func(n namespace) *delayed { return n.Delayed },
 		func(c map[string]string) delayed {
@@ -173,6 +177,16 @@ var (
 		return &n.AutoSubscription.Allow
 	}, func(c map[string]string) bool { return c["allowAutoSubscriptionCreation"] == "true" }}
 )
+
+// defaultQuota returns the broker's quota, whose limits of size and of time both apply.
+func defaultQuota(conf map[string]string) map[string]quota {
+	q := quota{int64(intOf(conf, "backlogQuotaDefaultLimitBytes")),
+		int64(intOf(conf, "backlogQuotaDefaultLimitSecond")), conf["backlogQuotaDefaultRetentionPolicy"]}
+	if gb, _ := strconv.ParseFloat(conf["backlogQuotaDefaultLimitGB"], 64); gb > 0 { // the older name comes first
+		q.LimitSize = int64(gb * (1 << 30))
+	}
+	return map[string]quota{"default": q}
+}
 
 // limited reports whether a quota has a limit, and returns its limits in words.
 func (q quota) limited() (said string, limited bool) {

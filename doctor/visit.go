@@ -46,7 +46,7 @@ func newVisit(ctx context.Context, s Setup) *visit {
 	if s.Policy.Reconsume == nil {
 		s.Policy.Reconsume, _ = backoff.ParseDelayLevels(backoff.DefaultDelayLevels)
 	}
-	s.Policy.MemoryLimit = cmp.Or(s.Policy.MemoryLimit, 16<<20)
+	s.Policy.MemoryLimit = max(0, cmp.Or(s.Policy.MemoryLimit, 16<<20))
 	s.Consumer.ReceiverQueueSize = cmp.Or(s.Consumer.ReceiverQueueSize, 1000)
 	s.Consumer.KeepAliveInterval = cmp.Or(s.Consumer.KeepAliveInterval, 30*time.Second)
 	s.Load.Failing = cmp.Or(s.Load.Failing, 0.01)

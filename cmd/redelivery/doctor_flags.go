@@ -112,7 +112,7 @@ func (f *doctorFlags) applyConsumer(c config.Consumer) {
 		s.Policy.Nack = backoff.Fixed(*c.NackRedeliveryDelay)
 	}
 	if c.MemoryLimit != nil {
-		s.Policy.MemoryLimit = *c.MemoryLimit
+		s.Policy.MemoryLimit = cmp.Or(*c.MemoryLimit, -1)
 	}
 	s.InitialSubscriptionName = c.InitialSubscriptionName
 	if c.ReconsumeBackoff != nil {

@@ -8,6 +8,7 @@
 package service
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -28,7 +29,7 @@ func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []docto
 	s.Policy = doctor.Policy{Nack: o.Nack, NackRetryTopic: o.NackRetryTopic, AckTimeout: o.AckTimeout,
 		AckTimeoutBackoff: o.AckTimeoutBackoff,
 		Reconsume:         o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes,
-		MemoryLimit: o.MemoryLimit, DeadBeforeTTL: o.DeadBeforeTTL}
+		MemoryLimit: cmp.Or(o.MemoryLimit, -1), DeadBeforeTTL: o.DeadBeforeTTL}
 	if o.Type != "" { // after Wrap these options are not known
 		s.Type, s.Consumer.ReceiverQueueSize = o.Type, o.ReceiverQueueSize
 		s.Consumer.BatchIndexAcknowledgment = &o.BatchIndexAcknowledgment
