@@ -16,6 +16,9 @@ import (
 
 // check finds mistakes in a command line without a call to a broker.
 func (d *dlq) check(verb, topic string) error {
+	if err := d.checkKeyFlags(); err != nil {
+		return err
+	}
 	switch {
 	case !(d.rate >= 0):
 		return fmt.Errorf("-rate is %v, want 0 or more", d.rate)
@@ -37,8 +40,6 @@ func (d *dlq) check(verb, topic string) error {
 		return errors.New("-o is missing, want a file to write the letters to, or -no-export")
 	case verb == "import" && d.in == "":
 		return errors.New("-i is missing, want a file that export or purge wrote")
-	case d.public != "" && (d.secret == "" || d.keyName == ""):
-		return errors.New("-encryption-public-key is given, want -encryption-private-key and -encryption-key-name too")
 	case (verb == "replay" || verb == "import") && d.secret != "" && d.public == "":
 		return fmt.Errorf("-encryption-private-key is given, want -encryption-public-key too: %s encrypts letters "+
 			"that were encrypted", verb)

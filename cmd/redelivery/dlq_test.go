@@ -118,10 +118,11 @@ func dlqRun(answer string, args ...string) (code int, stdout, stderr string) {
 
 func TestDlqRefusesWrongCommandLines(t *testing.T) {
 	for want, args := range map[string][]string{
-		"no verb is given, want":                             {},
-		`verb is "look", want`:                               {"look"},
-		`verb is "show"`:                                     {"show"},
-		"no topic is given, want one":                        {"peek"},
+		"no verb is given, want":      {},
+		`verb is "look", want`:        {"look"},
+		`verb is "show"`:              {"show"},
+		"no topic is given, want one": {"peek"},
+		"-encryption-key-name is given, want -encryption-private-key too": {"peek", "-encryption-key-name", "k", "a"},
 		"want only one topic":                                {"peek", "a", "b"},
 		"flag provided but not":                              {"peek", "-what", "a"},
 		`"-1" for flag -n: want a whole number, 0 or more`:   {"peek", "-n", "-1", "a"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,6 +55,8 @@ func (d *dlq) unfinished(earlier *deadletter.UnfinishedError) error {
 	}
 	if o.Encryption != nil {
 		add("-encryption-key-name", o.Encryption.Keys...)
+		add("-encryption-public-key", cmp.Or(d.public, "FILE")) // the journal has no names of files
+		add("-encryption-private-key", cmp.Or(d.secret, "FILE"))
 	}
 	add("-namespace", o.Namespaces...)
 	if d.subscription != "" && !d.adopted {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
@@ -45,6 +46,16 @@ func TestDlqUnfinishedQuotesForTheShell(t *testing.T) {
 		Options: deadletter.ReplayOptions{Filter: deadletter.Filter{Keys: []string{"it's", "a b"}}}})
 	require.EqualError(t, err, `deadletter: an earlier replay is not finished: run 7 of 0001-01-01 00:00:00; this continues it: redelivery dlq replay dead-DLQ `+
 		`-key 'it'\''s' -key 'a b' -subscription audit -yes; to abandon it and start yours, add -new`)
+}
+
+func TestDlqUnfinishedAsksForTheFilesOfTheKey(t *testing.T) {
+	for private, want := range map[string]string{"": "FILE", "own.pem": "own.pem"} {
+		d := &dlq{topic: "dead-DLQ", connection: connection{secret: private}}
+		err := d.unfinished(&deadletter.UnfinishedError{Run: "7", Options: deadletter.ReplayOptions{
+			Encryption: &pulsar.ProducerEncryptionInfo{Keys: []string{"k"}}}})
+		require.ErrorContains(t, err, "dead-DLQ -encryption-key-name k -encryption-public-key FILE "+
+			"-encryption-private-key "+want+" -yes")
+	}
 }
 
 func TestDlqUnfinishedEditIsContinuedOnItsPage(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 
@@ -11,9 +12,23 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 )
 
+// checkKeyFlags refuses flags that have no effect without another.
+func (c *connection) checkKeyFlags() error {
+	switch {
+	case c.public != "" && (c.secret == "" || c.keyName == ""):
+		return errors.New("-encryption-public-key is given, want -encryption-private-key and -encryption-key-name too")
+	case c.keyName != "" && c.secret == "":
+		return errors.New("-encryption-key-name is given, want -encryption-private-key too")
+	}
+	return nil
+}
+
 // checkKeys returns an error if a file has no key in the form that upstream reads. Upstream reads the files only when a
 // letter is encrypted. If upstream cannot read a file then, the letter seems to be encrypted with another key.
 func (c *connection) checkKeys() error {
+	if err := c.checkKeyFlags(); err != nil {
+		return err
+	}
 	err := checkKey(c.public, "an RSA public key, as openssl rsa -pubout writes it", func(key []byte) bool {
 		public, err := x509.ParsePKIXPublicKey(key)
 		_, is := public.(*rsa.PublicKey)

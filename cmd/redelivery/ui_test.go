@@ -21,6 +21,8 @@ func TestUIRefusesWrongCommandLines(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"-listen 7070", `-listen is "7070", want an address such as 127.0.0.1:7070`},
 		{"-consumer billing", "-consumer is given, want -config too"},
+		{"-url pulsar://localhost:1 -admin-url http://localhost:1 -encryption-key-name k",
+			"-encryption-key-name is given, want -encryption-private-key too"},
 		{"-config=", `"" for flag -config: want a file`},
 		{"-token-file x -insecure-listen", "-token-file and -insecure-listen are both given, want one of them"},
 		{"-namespace public", `-namespace is "public", want tenant/namespace`},
