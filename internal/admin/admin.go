@@ -187,8 +187,10 @@ func CursorName(subscription string) string {
 
 var cursorNames = strings.NewReplacer("~", "%7E", "%2A", "*") // where url.QueryEscape differs
 
-// Clock returns the broker's time, to the second.
+// Clock returns the broker's time, to the second. No answer within Patience is an error.
 func (a API) Clock(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		strings.TrimRight(a.URL, "/")+"/admin/v2/brokers/version", nil)
 	if err != nil {

@@ -45,6 +45,18 @@ func TestErrorNamesAnAPIThatNeverAnswers(t *testing.T) {
 	})
 }
 
+func TestClockEndsIfTheAPINeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := API{URL: "http://nobody:8080", Client: &http.Client{Transport: wiretest.Silent{}}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begin := time.Now()
+		_, err := api.Clock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, Patience, time.Since(begin))
+	})
+}
+
 // A broker's text about an internal error ends with a stack trace.
 func TestErrorLeavesOutTheStackTrace(t *testing.T) {
 	reason := `{"reason":"\n --- An unexpected error occurred in the server ---\n\nMessage: For input string: \"x\"\n\nStacktrace:\n\njava.lang.NumberFormatException\n\tat java.base"}`
