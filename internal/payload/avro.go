@@ -24,7 +24,7 @@ type avroReader struct {
 
 // decodeAvro returns a value as JSON. NaN is an error, since JSON does not have it.
 func decodeAvro(definition string, payload []byte) (json.RawMessage, error) {
-	schema, err := avro.Parse(definition)
+	schema, err := parseAvro(definition)
 	if err != nil {
 		return nil, err
 	}
@@ -34,6 +34,12 @@ func decodeAvro(definition string, payload []byte) (json.RawMessage, error) {
 		return nil, r.Error
 	}
 	return json.Marshal(value)
+}
+
+// parseAvro parses a schema without avro's cache, which every schema of the process would share: a name could mean
+// another schema's type.
+func parseAvro(definition string) (avro.Schema, error) {
+	return avro.ParseWithCache(definition, "", &avro.SchemaCache{})
 }
 
 func (r *avroReader) value(schema avro.Schema, depth int) any {

@@ -27,6 +27,16 @@ func TestEveryAvroTypeIsDecoded(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestNameInAnAvroSchemaIsNotOfAnotherSchema(t *testing.T) {
+	_, err := decodeAvro(`{"type":"record","name":"item","namespace":"shop","fields":[{"name":"n","type":"int"}]}`, []byte{2})
+	require.NoError(t, err)
+	other := `{"type":"record","name":"order","fields":[{"name":"i","type":"shop.item"}]}`
+	_, err = decodeAvro(other, []byte{2})
+	require.ErrorContains(t, err, "shop.item")
+	_, err = encodeAvro(other, `{"i":{"n":1}}`)
+	require.ErrorContains(t, err, "shop.item")
+}
+
 // Some of these payloads would take much memory, or end the process.
 func TestHostileAvroIsAnError(t *testing.T) {
 	long := []byte{0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40}

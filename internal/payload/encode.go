@@ -46,7 +46,7 @@ func encodeJSON(s *admin.Schema, before, text string) ([]byte, error) {
 	if s == nil || s.Type != "JSON" {
 		return out.Bytes(), nil
 	}
-	schema, err := avro.Parse(s.Data)
+	schema, err := parseAvro(s.Data)
 	// A schema is ignored if it cannot be parsed, or if the payload before the edit does not match it.
 	if err == nil && checkJSON(schema, before) == nil {
 		return out.Bytes(), checkJSON(schema, text)
@@ -66,7 +66,7 @@ func checkJSON(schema avro.Schema, text string) error {
 
 // encodeAvro is the reverse of decodeAvro.
 func encodeAvro(definition, text string) ([]byte, error) {
-	schema, err := avro.Parse(definition)
+	schema, err := parseAvro(definition)
 	if err != nil {
 		return nil, err
 	}
