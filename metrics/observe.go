@@ -160,8 +160,12 @@ func (m *Metrics) stored(c *redelivery.Consumer) *consumer {
 		return x
 	}
 	if x, ok := m.consumers.Load(c); ok {
-		m.last.Store(x.(*consumer))
-		return x.(*consumer)
+		found := x.(*consumer)
+		m.last.Store(found)
+		if _, ok := m.consumers.Load(c); !ok { // Closed may have cleared last before found was stored
+			m.last.CompareAndSwap(found, nil)
+		}
+		return found
 	}
 	return nil
 }
