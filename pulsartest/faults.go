@@ -1,5 +1,7 @@
 package pulsartest
 
+import "fmt"
+
 // faults are failures that a test has asked for and that no hook can cause. Server.mu guards them.
 type faults struct {
 	refuse    bool
@@ -12,16 +14,22 @@ func (f *faults) isPaused(n topicName) bool {
 	return f.pausedAll || len(f.paused) > 0 && (f.paused[n] || f.paused[n.base()])
 }
 
+// checkTopic panics if a topic's name is malformed: a fault of that topic would silently do nothing.
+func checkTopic(call, topic string) {
+	if _, err := parseTopic(topic); topic != "" && err != nil {
+		panic(fmt.Sprintf("pulsartest: %s: %v", call, err))
+	}
+}
+
 // pause pauses dispatch of a topic, or ends the pause.
 func (f *faults) pause(topic string, pause bool) {
-	n, err := parseTopic(topic)
+	n, _ := parseTopic(topic)
 	switch {
 	case topic == "":
 		f.pausedAll = pause
 		if !pause {
 			clear(f.paused)
 		}
-	case err != nil:
 	case !pause:
 		delete(f.paused, n)
 	case f.paused == nil:
@@ -54,8 +62,9 @@ func (s *Server) RefuseConnections(refuse bool) {
 
 // Unload closes the topic's producers and consumers and forgets redelivery counts, as when the real broker moves a
 // topic. Clients reconnect by themselves. Acknowledged entries stay acknowledged. If only some messages of a batch were
-// acknowledged, the whole batch comes back, as with Pulsar 4.0.7.
+// acknowledged, the whole batch comes back, as with Pulsar 4.0.7. A malformed name of a topic is a panic.
 func (s *Server) Unload(topic string) {
+	checkTopic("Unload", topic)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.matching(topic) {
@@ -63,8 +72,10 @@ func (s *Server) Unload(topic string) {
 	}
 }
 
-// Terminate ends the topic, which then accepts no more messages and no producers.
+// Terminate ends the topic, which then accepts no more messages and no producers. A malformed name of a topic is a
+// panic.
 func (s *Server) Terminate(topic string) {
+	checkTopic("Terminate", topic)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.matching(topic) {
@@ -73,7 +84,9 @@ func (s *Server) Terminate(topic string) {
 }
 
 // CloseConsumers closes the consumers of a subscription from the broker's side. Clients subscribe again by themselves.
+// A malformed name of a topic is a panic.
 func (s *Server) CloseConsumers(topic, subscription string) {
+	checkTopic("CloseConsumers", topic)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.matching(topic) {
@@ -84,8 +97,10 @@ func (s *Server) CloseConsumers(topic, subscription string) {
 }
 
 // PauseDispatch stops sending messages of the topic to consumers until it is called with false. The topic "" means all
-// topics, including topics created later; PauseDispatch("", false) ends every pause.
+// topics, including topics created later; PauseDispatch("", false) ends every pause. A malformed name of a topic is a
+// panic.
 func (s *Server) PauseDispatch(topic string, pause bool) {
+	checkTopic("PauseDispatch", topic)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.pause(topic, pause)

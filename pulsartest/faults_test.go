@@ -196,6 +196,16 @@ func TestInjectAndFailPanicAtUnknownNames(t *testing.T) {
 	require.PanicsWithValue(t,
 		`pulsartest: Inject of command "SENDS", want a command of Pulsar's protocol, such as SEND`,
 		func() { s.Inject("SENDS", "", 1, Drop) })
+	for call, fault := range map[string]func(topic string){
+		"Inject":         func(topic string) { s.Inject("SEND", topic, 1, Drop) },
+		"Unload":         s.Unload,
+		"Terminate":      s.Terminate,
+		"CloseConsumers": func(topic string) { s.CloseConsumers(topic, "s") },
+		"PauseDispatch":  func(topic string) { s.PauseDispatch(topic, true) },
+	} {
+		require.PanicsWithValue(t, "pulsartest: "+call+`: invalid topic name "http://t": no such domain`,
+			func() { fault("http://t") })
+	}
 	require.PanicsWithValue(t, `pulsartest: Fail with code "Busy", want a ServerError of Pulsar's protocol, such as PersistenceError`, func() { Fail("Busy", "") })
 }
 

@@ -10,7 +10,8 @@ import (
 // Inject applies a verdict to the next n commands of one type for one topic, or to all such commands if n is negative.
 // It replaces an earlier verdict on the same command and topic. With n 0 it only removes the earlier verdict. command
 // is Pulsar's name, as in [Command]. The command "" means every command, in both directions. The topic "" means every
-// topic, and also commands without a topic. Inject panics if Pulsar has no such command.
+// topic, and also commands without a topic. Inject panics if Pulsar has no such command, or if the name of the topic is
+// malformed.
 //
 //	s.Inject("SEND", "orders", 1, Drop)                                       // Send fails after its SendTimeout
 //	s.Inject("SEND", "orders", 1, Fail("TopicTerminatedError", "no more"))    // Send fails at once
@@ -26,6 +27,7 @@ func (s *Server) Inject(command, topic string, n int, v Verdict) {
 		panic(fmt.Sprintf("pulsartest: Inject of command %q, want a command of Pulsar's protocol, such as SEND",
 			command))
 	}
+	checkTopic("Inject", topic)
 	r := rule{command: command, left: n, verdict: v}
 	if topic != "" {
 		r.topic, _ = parseTopic(topic)
