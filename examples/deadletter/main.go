@@ -102,7 +102,7 @@ func run() error {
 		return err
 	}
 
-	letters, err := deadletter.Open(client, deadletter.Options{Topic: topic + "-billing-DLQ"})
+	letters, err := deadletter.Open(client, deadletter.Options{Topic: topic + "-billing-DLQ", Subscription: "inspect"})
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func run(ctx context.Context) error {
 
 	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{
 		Topic: *topic, SubscriptionName: "shop", Type: pulsar.Shared, RetryEnable: true,
-		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 4},
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 4, InitialSubscriptionName: "inspect"},
 	},
 		m.Observe(),
 		redelivery.WithLogger(slog.New(slog.DiscardHandler)),
