@@ -403,7 +403,7 @@ func TestReplayCountsAtMostTenThousandLettersThatCameLater(t *testing.T) {
 	d := b.open(tp.dlq)
 	ctx, cancel := context.WithCancel(bg)
 	_, err := d.Replay(ctx, deadletter.ReplayOptions{Rate: 50, Progress: func(r deadletter.Report) {
-		if r.Done > 0 { // otherwise the next replay begins anew
+		if r.Done > 0 { // otherwise the next replay begins again
 			cancel()
 		}
 	}})
