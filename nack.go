@@ -163,8 +163,8 @@ func (c *Consumer) decideNack(n name, msg pulsar.Message, d partition.Delivery, 
 	}
 	from, ttl := c.settings.NackRetryTopic, c.settings.DeadBeforeTTL
 	moves := canMove && msg != nil && from > 0 && delay >= from
-	if moves && publishing.OutlivesTTL(time.Now(), ttl, delay) ||
-		canMove && !moves && publishing.OutlivesTTL(body.PublishTime(), ttl, delay) {
+	if ttl > 0 && (moves && publishing.OutlivesTTL(time.Now(), ttl, delay) ||
+		canMove && !moves && publishing.OutlivesTTL(body.PublishTime(), ttl, delay)) {
 		c.makeDeadLetter(d, min(delay, time.Minute), &ttlError{delay, ttl, how.reason}, true)
 		return nil
 	}
