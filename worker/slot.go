@@ -97,6 +97,7 @@ func (s *slot) call(n int) {
 		defer cancel(nil)
 		s.setEndCall(cancel)
 		defer s.setEndCall(nil)
+		s.endIfLost() // endOnLoss passed this slot if the loss came before the call
 	}
 	s.handTo(ctx, tasks)
 }

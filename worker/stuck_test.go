@@ -237,6 +237,35 @@ func TestCancelLostEndsTheContextOfALostMessagesHandler(t *testing.T) {
 	}
 }
 
+// The message is lost after Receive took it, and before the slot calls the handler.
+func TestCancelLostEndsTheContextOfAMessageLostBeforeTheCall(t *testing.T) {
+	failover := orders
+	failover.Type = pulsar.Failover
+	lose := func() {}
+	virtually(t, failover, func(t *rig) {
+		other, err := redelivery.Subscribe(t.broker, failover, redelivery.WithLogger(quiet))
+		require.NoError(t, err)
+		defer other.Close()
+		lose = t.broker.Elect
+		var cause error
+		_, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			select {
+			case <-ctx.Done():
+				cause = context.Cause(ctx)
+			case <-time.After(10 * time.Second):
+			}
+			return cause
+		}, worker.WithCancelLost())
+		t.publish("tea")
+		t.sleep(time.Minute)
+		require.ErrorIs(t, cause, worker.ErrLost)
+		require.NoError(t, stop())
+	}, redelivery.WithObserver(redelivery.Observer{Delivered: func(redelivery.Delivered) {
+		lose()
+		time.Sleep(time.Second)
+	}}))
+}
+
 // The hanging message comes again, and the publication of its dead letter takes long.
 func TestOthersDoNotWaitForAHangingMessage(t *testing.T) {
 	for name, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
