@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"github.com/pulsar-redelivery/redelivery"
 )
@@ -10,21 +11,21 @@ import (
 // limit, or in an outage. When all slots rest and no handler is stuck, the Consumer gives the prefetched messages and
 // those put aside back to the broker, so that other consumers get them.
 type rest struct {
-	turn  turn // held for the fields below, and while the Consumer gives back; no mutex, since giving back takes long
-	slots int  // how many slots rest
-	never bool // the Consumer cannot give anything back
+	turn  turn         // held to change the fields below, and while the Consumer gives back, which takes long
+	slots atomic.Int32 // how many slots rest
+	never bool         // the Consumer cannot give anything back
 }
 
 // resting notes that a slot rests until it calls ends.
 func (r *run) resting() (ends func()) {
 	r.rest.turn.lock()
 	defer r.rest.turn.unlock()
-	r.rest.slots++
+	r.rest.slots.Add(1)
 	r.giveBack()
 	return func() {
 		r.rest.turn.lock()
 		defer r.rest.turn.unlock()
-		r.rest.slots--
+		r.rest.slots.Add(-1)
 	}
 }
 
@@ -47,7 +48,7 @@ func (r *run) neverGivesBack() bool {
 // since the broker would deliver that handler's message again. It returns false if messages wait for their keys, since
 // their order and the counts of their tries would be lost. The caller has the turn.
 func (r *run) mayGiveBack() bool {
-	if r.rest.slots < r.concurrency || r.rest.never || r.taking.Err() != nil {
+	if int(r.rest.slots.Load()) < r.concurrency || r.rest.never || r.taking.Err() != nil {
 		return false
 	}
 	held, _ := r.inFlight()

@@ -98,3 +98,28 @@ func TestKeptMessagesAreNotHandledAfterTheConsumerGaveUp(t *testing.T) {
 		require.Len(t, calls.times(), 4)
 	})
 }
+
+// Each Worker receives a message when Pause is called, and calls its handler seconds later.
+func TestMessageReceivedBeforeAPauseIsInFlight(t *testing.T) {
+	for name, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				calls := newCalls()
+				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					calls.note(msg)
+					return nil
+				}, append(options, worker.WithConcurrency(2))...)
+				t.publish("tea")
+				t.sleep(time.Second)
+				require.Zero(t, w.Stats().InFlight) // without a pause such a message does not count
+				w.Pause()
+				t.sleep(time.Second)
+				require.Equal(t, 1, w.Stats().InFlight)
+				t.sleep(time.Minute)
+				require.Len(t, calls.times(), 1)
+				require.Zero(t, w.Stats().InFlight)
+				require.NoError(t, stop())
+			}, redelivery.WithObserver(redelivery.Observer{Delivered: func(redelivery.Delivered) { time.Sleep(5 * time.Second) }}))
+		})
+	}
+}

@@ -110,17 +110,25 @@ func (r *run) endWith(err error) {
 // hasEnded reports whether the handlers' contexts have ended. Then the Worker keeps no message for another try.
 func (r *run) hasEnded() bool { return r.working.Err() != nil }
 
-// inFlight returns how many messages slots have, and how many slots are stuck.
+// inFlight returns how many messages slots have, and how many slots are stuck. In a pause it counts one message for a
+// slot that neither has messages nor rests: such a slot may have received a message before the pause.
 func (r *run) inFlight() (messages, stuck int) {
 	now := r.now()
+	paused, taking := r.pauser.isPaused() && r.taking.Err() == nil, -int(r.rest.slots.Load())
 	for _, s := range r.allSlots() {
 		s.mu.Lock()
 		messages += len(s.tasks)
+		if len(s.tasks) == 0 {
+			taking++
+		}
 		overdue := r.timeout > 0 && now-s.since >= r.overdue()
 		if s.stage == handling && (overdue || s.replaced || r.lasting.Err() != nil) {
 			stuck++
 		}
 		s.mu.Unlock()
+	}
+	if paused {
+		messages += max(0, taking)
 	}
 	return messages, stuck
 }

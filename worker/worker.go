@@ -122,7 +122,8 @@ type Stats struct {
 	Outage bool
 
 	// messages being collected for a batch, handled or settled, or held in an outage: at most WithConcurrency messages
-	// or batches, plus those of stuck handlers, plus 1,000 messages in an outage
+	// or batches, plus those of stuck handlers, plus 1,000 messages in an outage; after Pause, 0 means that no handler
+	// is called before Resume
 	InFlight int
 	Stuck    int // handlers that did not return within five seconds after their context ended
 	Waiting  int // with WithKeyOrder: messages that wait for earlier ones of their keys, or for another try
