@@ -140,11 +140,13 @@ func (s *slot) losePlace(call int) {
 			t.newer, t.gone = nil, true
 		}
 	}
+	s.alive.Go(func() { // while mu is held, the slot has not ended, so Run cannot miss this goroutine
+		s.replaceBy(next)
+		for _, msg := range newer {
+			s.nackOfStuck(msg)
+		}
+	})
 	s.mu.Unlock()
-	s.replaceBy(next)
-	for _, msg := range newer {
-		s.nackOfStuck(msg)
-	}
 }
 
 // replaceBy starts another slot. If too many handlers are stuck, it ends the Run instead.

@@ -353,3 +353,23 @@ func TestHangingMessageIsNotMovedToTheRetryTopic(t *testing.T) {
 		})
 	}
 }
+
+// The handler loses its place and returns while the dead letter of its message is being published.
+func TestRunWaitsForTheDeadLetterOfAMessageWhoseHandlerWasStuck(t *testing.T) {
+	virtually(t, withDeadLetters(2), func(t *rig) {
+		t.broker.Send = func(string) error { time.Sleep(20 * time.Second); return nil }
+		calls := newCalls()
+		handler, release := hanging(calls)
+		w, stop := t.start(handler, worker.WithConcurrency(2), worker.WithStuckLimit(5*time.Second))
+		t.publish("hang")
+		t.sleep(9 * time.Second)
+		release()
+		t.sleep(time.Second)
+		began := time.Now()
+		require.NoError(t, stop())
+		require.Equal(t, 18*time.Second, time.Since(began))
+		require.Equal(t, []string{"hang: worker: the handler of an earlier delivery has not returned"}, t.letters())
+		require.Zero(t, w.Stats().Unsettled)
+		require.Empty(t, t.broker.Unacked())
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
