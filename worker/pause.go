@@ -23,7 +23,7 @@ type pauser struct {
 }
 
 // wait waits while there is a pause. It returns a context for taking messages, which ends when a pause begins or ctx is
-// done. Before each wait it calls meanwhile, which may be nil, and after the wait the function that meanwhile returned.
+// done. Before each wait it calls meanwhile, and after the wait the function that meanwhile returned.
 func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (context.Context, error) {
 	for {
 		if flow := p.flow.Load(); flow != nil {
@@ -33,10 +33,7 @@ func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (cont
 		if resumed == nil {
 			continue
 		}
-		ends := func() {}
-		if meanwhile != nil {
-			ends = meanwhile()
-		}
+		ends := meanwhile()
 		select {
 		case <-resumed:
 		case <-ctx.Done():

@@ -128,7 +128,7 @@ func (o *outage) probes(t task) int {
 
 // lookAhead puts the next messages aside, to choose from them.
 func (o *outage) lookAhead() error {
-	open, err := o.pauser.wait(o.taking, nil)
+	open, err := o.pauser.wait(o.taking, o.resting)
 	if err != nil {
 		return err
 	}
