@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -64,10 +65,11 @@ func (r *run) unended() []error {
 	var errs []error
 	for _, s := range r.allSlots() {
 		s.mu.Lock()
+		var stuck []slog.Attr
 		switch s.stage {
 		case handling:
 			if r.timeout == 0 || r.now()-s.since < r.overdue() { // else slot.warn has logged it
-				r.logStuck(s.name, about(s.tasks[0].counted()))
+				stuck = about(s.tasks[0].counted())
 			}
 			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v",
 				patience, s.names()))
@@ -75,7 +77,11 @@ func (r *run) unended() []error {
 			errs = append(errs, fmt.Errorf("worker: handled, but not settled yet: %v", s.names()))
 		default: // waiting
 		}
+		name := s.name
 		s.mu.Unlock()
+		if stuck != nil {
+			r.logStuck(name, stuck)
+		}
 	}
 	return errs
 }

@@ -181,3 +181,23 @@ func TestRunWithNilContextHandlesMessages(t *testing.T) {
 		require.EqualValues(t, 1, w.Stats().Succeeded)
 	})
 }
+
+// The drain logs that the handler is stuck.
+func TestLoggerMayCallTheWorkerAtTheEndOfADrain(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		var w *worker.Worker
+		logger := slog.New(&backTalk{t.logger.Handler(), func() { _ = w.Stats() }})
+		free := make(chan struct{})
+		w, err := worker.New(t.consumer, func(context.Context, pulsar.Message) error {
+			<-free
+			return nil
+		}, worker.WithLogger(logger), worker.WithDrainTimeout(time.Second))
+		require.NoError(t, err)
+		stop := t.run(w)
+		t.publish("tea")
+		t.sleep(time.Second)
+		require.ErrorContains(t, stop(), "a handler did not return")
+		require.Contains(t, t.log.String(), "a handler is stuck")
+		close(free)
+	})
+}
