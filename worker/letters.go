@@ -36,10 +36,19 @@ func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
 	}
 	ctx, cancel := context.WithTimeout(publishing.Because(ctx, reasonFor(o)), deadLetterTimeout)
 	defer cancel()
-	defer time.AfterFunc(patience, func() { r.letters.hang.Store(true) }).Stop()
+	hangs := make(chan struct{})
+	late := time.AfterFunc(patience, func() {
+		r.letters.hang.Store(true)
+		close(hangs)
+	})
 	err := r.consumer.DeadLetter(ctx, t.counted(), o.err)
-	if err == nil {
+	if !late.Stop() {
+		<-hangs // otherwise hang might be set after a success
+	}
+	if err == nil || errors.Is(err, reconsume.ErrNotAcknowledged) {
 		r.letters.hang.Store(false)
+	}
+	if err == nil {
 		return dead
 	}
 	r.unsettled(*t, "publishing a dead letter", err)

@@ -91,3 +91,30 @@ func TestHangingDeadLetterTopicBlocksOneSlotAtATime(t *testing.T) {
 		})
 	}
 }
+
+// The first dead letter is published at once, but its message cannot be acknowledged for a while.
+func TestUnacknowledgedMessageOfADeadLetterHoldsUpNoOthers(t *testing.T) {
+	virtually(t, withDeadLetters(9), func(t *rig) {
+		t.broker.Ack = func(id pulsar.MessageID) error {
+			if id.EntryID() == 0 {
+				return errTest
+			}
+			return nil
+		}
+		w, stop := t.start(func(context.Context, pulsar.Message) error { return worker.Permanent(errTest) },
+			worker.WithConcurrency(3))
+		t.publish("a")
+		t.sleep(10 * time.Second)
+		require.Equal(t, []string{"a: no luck"}, t.letters())
+		failures := w.Stats().Unsettled
+		require.Positive(t, failures)
+		t.broker.Ack = nil
+		t.broker.Send = func(string) error { time.Sleep(time.Second); return nil }
+		t.publish("b", "c")
+		t.sleep(20 * time.Second)
+		require.ElementsMatch(t, []string{"a: no luck", "b: no luck", "c: no luck"}, t.letters())
+		require.Equal(t, failures, w.Stats().Unsettled)
+		require.NoError(t, stop())
+		require.Empty(t, t.broker.Unacked())
+	}, redelivery.WithNackRedeliveryDelay(time.Minute))
+}
