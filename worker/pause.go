@@ -17,6 +17,7 @@ type pauser struct {
 	resumed  chan struct{}      // closed when the pause is over; nil while there is none
 	asked    bool               // paused by Pause
 	until    time.Time          // the end of the pause by PauseFor; zero if there is none
+	timer    *time.Timer        // ends that pause; nil before the first one
 	over     bool               // the drain is over, and there are no more pauses
 	byPause  change             // reports changes of asked
 	byHandle change             // reports when until is set and when it is over
@@ -85,8 +86,9 @@ func (p *pauser) pauseFor(d time.Duration, over func()) (begins bool) {
 		if p.over || !until.After(p.until) {
 			return
 		}
+		p.stopTimer()
 		begins, p.until = p.until.IsZero(), until
-		time.AfterFunc(d, func() {
+		p.timer = time.AfterFunc(d, func() {
 			p.set(func() {
 				if p.until.Equal(until) { // otherwise a later PauseFor has extended the pause
 					p.until = time.Time{}
@@ -100,7 +102,17 @@ func (p *pauser) pauseFor(d time.Duration, over func()) (begins bool) {
 
 // end ends all pauses for good.
 func (p *pauser) end() {
-	p.set(func() { p.over, p.asked, p.until = true, false, time.Time{} })
+	p.set(func() {
+		p.over, p.asked, p.until = true, false, time.Time{}
+		p.stopTimer() // it would keep the Worker in memory
+	})
+}
+
+// stopTimer stops timer. The caller holds mu.
+func (p *pauser) stopTimer() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 }
 
 // interrupt makes the slots that take messages decide again what to take.

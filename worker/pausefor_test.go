@@ -3,14 +3,18 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/virtual"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -81,6 +85,23 @@ func TestDrainDoesNotWaitForTheEndOfPauseFor(t *testing.T) {
 		require.Zero(t, time.Since(began))
 		require.False(t, w.Stats().Paused)
 	})
+}
+
+func TestPauseForDoesNotKeepTheWorkerInMemoryAfterRun(t *testing.T) {
+	t.Parallel()
+	broker := &virtual.Broker{}
+	c, err := redelivery.Subscribe(broker, orders, redelivery.WithLogger(quiet))
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error { return worker.PauseFor(time.Hour, errTest) },
+		worker.WithLogger(quiet), worker.WithObserver(worker.Observer{Paused: func(worker.Paused) { stop() }}))
+	require.NoError(t, err)
+	broker.Publish("orders", &pulsar.ProducerMessage{})
+	require.NoError(t, w.Run(ctx))
+	for kept := weak.Make(w); kept.Value() != nil; {
+		runtime.GC()
+	}
 }
 
 func TestPauseForDoesNotEndAPauseByPause(t *testing.T) {
