@@ -82,8 +82,7 @@ func TestNonDurableRetriesOutliveTheirTopic(t *testing.T) {
 			require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			for range 3 {
 				breaks(b, testkit.RetryTopic(topic))
-				// until producer and consumer are connected, since without a subscription the broker drops messages
-				time.Sleep(2 * time.Second)
+				b.AwaitPermits(testkit.RetryTopic(topic))
 				require.Eventually(t, func() bool {
 					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 					defer cancel()

@@ -18,21 +18,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
-// permits returns how many messages the broker may still send to the consumers of a topic without partitions.
-func permits(b *testkit.Broker, topic string) (sum int) {
-	b.T.Helper()
-	var stats struct {
-		Subscriptions map[string]struct {
-			Consumers []struct{ AvailablePermits int }
-		}
-	}
-	b.Admin("GET", topic, "/stats", nil, &stats)
-	for _, c := range stats.Subscriptions[testkit.Subscription].Consumers {
-		sum += c.AvailablePermits
-	}
-	return sum
-}
-
 // The pause begins while the message is on its way.
 func TestPauseKeepsMessageOnItsWayToTheChannel(t *testing.T) {
 	t.Parallel()
@@ -218,8 +203,7 @@ func TestPauseOfNonPersistentTopicOffersNothing(t *testing.T) {
 	opts := b.Options(fmt.Sprintf("non-persistent://public/default/t-%08x", rand.Uint32()), pulsar.Shared)
 	c := b.Subscribe(opts)
 	channel := c.Chan()
-	// without permits the broker drops the messages
-	require.Eventually(t, func() bool { return permits(b, opts.Topic) > 0 }, testkit.Patience, 5*time.Millisecond)
+	b.AwaitPermits(opts.Topic)
 	b.Send(opts.Topic, 2, false)
 	time.Sleep(500 * time.Millisecond) // until Chan offers a message
 	c.Pause()

@@ -23,6 +23,7 @@ func TestNonPersistentTopicsPassThrough(t *testing.T) {
 	opts.NackRedeliveryDelay = 10 * time.Millisecond
 	c := b.Subscribe(opts, testkit.LogTo(&log), redelivery.WithAckTimeout(100*time.Millisecond))
 	require.Contains(t, log.String(), topic)
+	b.AwaitPermits(topic)
 	b.Send(topic, 3, false)
 	c.Nack(testkit.Receive(t, c))
 	require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), 0))

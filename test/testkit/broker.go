@@ -81,6 +81,26 @@ func (b *Broker) AwaitListed(topic string) {
 	}, 10*time.Second, 20*time.Millisecond)
 }
 
+// AwaitPermits waits until the broker may send messages to a consumer of a topic without partitions. Otherwise it drops
+// the messages of a non-persistent topic, and those of a topic that has only non-durable subscriptions.
+func (b *Broker) AwaitPermits(topic string) {
+	require.Eventually(b.T, func() bool {
+		var stats struct {
+			Subscriptions map[string]struct {
+				Consumers []struct{ AvailablePermits int }
+			}
+		}
+		// The topic may be deleted.
+		_ = admin.Call(context.Background(), b.AdminURL, "GET", topic+"/stats", nil, &stats)
+		for _, c := range stats.Subscriptions[Subscription].Consumers {
+			if c.AvailablePermits > 0 {
+				return true
+			}
+		}
+		return false
+	}, Patience, 5*time.Millisecond)
+}
+
 // Admin calls the admin API for a topic, or for "namespaces/…". The test fails if the call does. Admin decodes the
 // response into answer unless answer is nil.
 func (b *Broker) Admin(method, topic, path string, body, answer any) {
