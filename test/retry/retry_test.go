@@ -149,6 +149,9 @@ func TestPatternHasOneRetryAndOneDeadLetterTopic(t *testing.T) {
 	}
 	b := testkit.NewBroker(t)
 	first, second := b.NewTopic(0), b.NewTopic(2)
+	for _, topic := range append(testkit.PartitionsOf(second, 2), first) {
+		b.AwaitListed(topic)
+	}
 	opts := b.Options("", pulsar.Shared)
 	opts.TopicsPattern = "(" + strings.TrimPrefix(first, "persistent://public/default/") + "|" +
 		strings.TrimPrefix(second, "persistent://public/default/") + ")$"

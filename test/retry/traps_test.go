@@ -29,6 +29,7 @@ func TestReconsumeWithoutRetryTopicIsRefused(t *testing.T) {
 			}
 			b := testkit.NewBroker(t)
 			topic := b.NewTopic(0)
+			b.AwaitListed(topic)
 			opts := options(topic)
 			opts.SubscriptionName, opts.Type, opts.DLQ = testkit.Subscription, pulsar.Shared, &pulsar.DLQPolicy{MaxDeliveries: 3}
 			opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest

@@ -78,7 +78,7 @@ func (b *Broker) AwaitListed(topic string) {
 		var topics []string
 		b.Admin("GET", "persistent/public/default", "", nil, &topics)
 		return slices.Contains(topics, topic)
-	}, 10*time.Second, 20*time.Millisecond)
+	}, Patience, 20*time.Millisecond)
 }
 
 // AwaitPermits waits until the broker may send messages to a consumer of a topic without partitions. Otherwise it drops
