@@ -27,14 +27,13 @@ func TestGiveBackWaitsForDeadLetters(t *testing.T) {
 	t.Run("dead letter", func(t *testing.T) {
 		t.Parallel()
 		b := testkit.NewBroker(t)
-		topic := b.NewTopic(0)
-		c := b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(time.Second),
-			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
+		topic, c := givesBackWhilePublishing(b, func(topic string) *redelivery.Consumer {
+			b.SubscribeDeadLetters(topic).Close() // so that the broker keeps the letter
+			return b.Subscribe(b.Options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(time.Second),
+				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
+		})
 		dead := b.SubscribeDeadLetters(topic)
-		b.Send(topic, 1, false)
-		c.Nack(testkit.Receive(t, c))
-		require.NoError(t, c.GiveBack())
-		require.NoError(t, dead.Ack(testkit.Next(t, dead, 10*time.Second)))
+		require.NoError(t, dead.Ack(testkit.Next(t, dead, testkit.Patience)))
 		testkit.ReceiveNothing(t, c, 2*time.Second)
 		b.Settles(topic, 0)
 		b.Settles(testkit.DeadLetterTopic(topic), 0) // there is exactly one letter
@@ -42,15 +41,35 @@ func TestGiveBackWaitsForDeadLetters(t *testing.T) {
 	t.Run("retry topic", func(t *testing.T) {
 		t.Parallel()
 		b := testkit.NewBroker(t)
-		topic := b.NewTopic(0)
-		c := b.Subscribe(b.RetryOptions(topic, 9), redelivery.WithNackRedeliveryDelay(2*time.Second),
-			redelivery.WithNackRetryTopic(time.Second))
-		b.Send(topic, 1, false)
-		c.Nack(testkit.Receive(t, c))
-		require.NoError(t, c.GiveBack())
+		_, c := givesBackWhilePublishing(b, func(topic string) *redelivery.Consumer {
+			return b.Subscribe(b.RetryOptions(topic, 9), redelivery.WithNackRedeliveryDelay(2*time.Second),
+				redelivery.WithNackRetryTopic(time.Second))
+		})
 		require.NoError(t, c.Ack(testkit.Receive(t, c)))
 		testkit.ReceiveNothing(t, c, 2*time.Second)
 	})
+}
+
+// givesBackWhilePublishing calls GiveBack while a Consumer publishes a nacked message. If GiveBack takes so long that
+// it may not have waited for the publication, the function repeats that on another topic.
+func givesBackWhilePublishing(
+	b *testkit.Broker, subscribe func(topic string) *redelivery.Consumer,
+) (string, *redelivery.Consumer) {
+	for range 10 {
+		topic := b.NewTopic(0)
+		c := subscribe(topic)
+		b.Send(topic, 1, false)
+		msg := testkit.Receive(b.T, c)
+		begun := time.Now()
+		c.Nack(msg)
+		require.NoError(b.T, c.GiveBack())
+		if time.Since(begun) < 400*time.Millisecond { // GiveBack waits for 500 ms at most
+			return topic, c
+		}
+		c.Close()
+	}
+	require.FailNow(b.T, "the message was never published while GiveBack waited for it")
+	return "", nil
 }
 
 // GiveBack must not create the deleted subscription again.

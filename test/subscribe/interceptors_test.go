@@ -57,7 +57,7 @@ func TestCloseInInterceptorReturns(t *testing.T) {
 				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(20*time.Millisecond), testkit.FromBroker)
 				b.Send(topic, 2, false)
 				for n := range 4 { // Receive fails after OnAcknowledge or OnNegativeAcksSend closed the Consumer
-					msg, err := testkit.ReceiveWithin(c, 2*time.Second)
+					msg, err := testkit.ReceiveWithin(c, testkit.Patience)
 					if err != nil {
 						break
 					}
