@@ -146,13 +146,16 @@ func TestAllMethodsAtOnceReturn(t *testing.T) {
 				OperationTimeout: 3 * time.Second})
 			require.NoError(t, err)
 			t.Cleanup(client.Close)
-			b.Client = client
+			hasty := *b
+			hasty.Client = client
 			for n := range 3 {
 				opts := b.Options(b.NewTopic(0), pulsar.Shared)
 				adjust(b, &opts)
 				stop := flow(b, opts.Topic)
-				c := b.Subscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond),
-					redelivery.WithAckTimeout(20*time.Millisecond))
+				c := testkit.Insist(t, func() (*redelivery.Consumer, error) {
+					return hasty.TrySubscribe(opts, redelivery.WithNackRedeliveryDelay(5*time.Millisecond),
+						redelivery.WithAckTimeout(20*time.Millisecond))
+				})
 				var msgs []pulsar.Message
 				for range 50 {
 					msgs = append(msgs, testkit.Patiently(t, c))

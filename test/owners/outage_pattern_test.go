@@ -63,19 +63,18 @@ func TestPatternOutlivesBusyTopic(t *testing.T) {
 			} else {
 				opts.TopicsPattern = stays + ".*"
 			}
-			var c pulsar.Consumer
-			if name == "plain pattern" {
-				c = l.SubscribePlain(opts)
-			} else {
-				c = l.Subscribe(opts)
-			}
+			c := testkit.Insist(t, func() (pulsar.Consumer, error) {
+				if name == "plain pattern" {
+					return l.Client.Subscribe(opts)
+				}
+				return l.TrySubscribe(opts)
+			})
+			t.Cleanup(c.Close)
 			l.cut(taken)
-			other := &testkit.Broker{T: t, URL: l.direct}
-			other.Connect(pulsar.ClientOptions{})
-			other.SubscribePlain(l.Options(taken, pulsar.Exclusive))
+			l.direct.SubscribePlain(l.Options(taken, pulsar.Exclusive))
 			l.lost.Store(nil)
 			time.Sleep(4 * time.Second) // until the broker has refused c
-			l.Send(stays, 1, false)
+			l.direct.Send(stays, 1, false)
 			testkit.Next(t, c, 10*time.Second)
 		})
 	}

@@ -20,23 +20,25 @@ import (
 // lookups is a broker behind a proxy that loses the lookups of one topic.
 type lookups struct {
 	*testkit.Broker
-	direct string                 // the broker's own URL
+	direct *testkit.Broker        // the broker without the proxy
 	lost   atomic.Pointer[string] // part of this topic's name; nil if no lookups are lost
 }
 
 func newLookups(t testing.TB) *lookups {
-	l := &lookups{Broker: testkit.NewBroker(t)}
+	l := &lookups{direct: testkit.NewBroker(t)}
+	through := *l.direct
+	l.Broker = &through
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { proxy.Close() })
-	l.direct, l.URL = l.URL, "pulsar://"+proxy.Addr().String()
+	l.URL = "pulsar://" + proxy.Addr().String()
 	go func() {
 		for {
 			client, err := proxy.Accept()
 			if err != nil {
 				return
 			}
-			broker, err := net.Dial("tcp", strings.TrimPrefix(l.direct, "pulsar://"))
+			broker, err := net.Dial("tcp", strings.TrimPrefix(l.direct.URL, "pulsar://"))
 			if err != nil {
 				client.Close()
 				return
@@ -116,11 +118,11 @@ func TestTopicThatCannotReconnectSparesOthers(t *testing.T) {
 						l := newLookups(t)
 						opts := l.Options("", testkit.SubscriptionTypes[kind])
 						healthy, broken := subscribe(l, &opts)
-						c := l.Subscribe(opts, option)
+						c := testkit.Insist(t, func() (*redelivery.Consumer, error) { return l.TrySubscribe(opts, option) })
 						if when == "after" {
 							l.cut(broken)
 						}
-						l.Send(healthy, 1, false)
+						l.direct.Send(healthy, 1, false)
 						msg := testkit.Receive(t, c)
 						if when == "before" {
 							l.cut(broken)

@@ -27,14 +27,14 @@ func TestWaitingMessagesComeOnceAfterUnload(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s batched=%t", name, kind, batched), func(t *testing.T) {
 					t.Parallel()
 					b := testkit.NewBroker(t)
+					topic := b.NewTopic(0)
+					b.Send(topic, n, batched)
 					// If an unload swallows the answer to an acknowledgement, upstream does not reconnect for this
 					// long.
 					b.Connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
-					topic := b.NewTopic(0)
-					b.Send(topic, n, batched)
 					opts := b.Options(topic, testkit.SubscriptionTypes[kind])
 					opts.AckWithResponse = true
-					c := b.Subscribe(opts, way.Option)
+					c := testkit.Insist(t, func() (*redelivery.Consumer, error) { return b.TrySubscribe(opts, way.Option) })
 					due, last, acked := map[string]time.Time{}, map[string]pulsar.Message{}, map[string]bool{}
 					for round := range uint32(rounds) {
 						seen := map[string]bool{}

@@ -88,10 +88,11 @@ func token(secret []byte) string {
 	return claims + "." + encode(mac.Sum(nil))
 }
 
-func (s secured) broker(t *testing.T, token string, log *logtest.Buffer) *testkit.Broker {
+// broker returns the broker and a client with a token. patience is the client's OperationTimeout.
+func (s secured) broker(t *testing.T, token string, patience time.Duration, log *logtest.Buffer) *testkit.Broker {
 	client, err := pulsar.NewClient(pulsar.ClientOptions{
 		URL: s.url, TLSTrustCertsFilePath: s.certificate, TLSValidateHostname: true,
-		Authentication: pulsar.NewAuthenticationToken(token), OperationTimeout: 3 * time.Second,
+		Authentication: pulsar.NewAuthenticationToken(token), OperationTimeout: patience,
 		Logger: plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(log,
 			&slog.HandlerOptions{Level: slog.LevelDebug}))),
 	})
@@ -110,7 +111,7 @@ func TestRetriesUseTLSAndToken(t *testing.T) {
 	t.Run("right token", func(t *testing.T) {
 		var log logtest.Buffer
 		right := token(s.secret)
-		b := s.broker(t, right, &log)
+		b := s.broker(t, right, testkit.Patience, &log)
 		topic := b.NewTopic(0)
 		c := b.Subscribe(b.RetryOptions(topic, 3), testkit.LogTo(&log),
 			redelivery.WithNackRedeliveryDelay(200*time.Millisecond),
@@ -139,7 +140,7 @@ func TestRetriesUseTLSAndToken(t *testing.T) {
 	t.Run("wrong token", func(t *testing.T) {
 		var log logtest.Buffer
 		wrong := token([]byte("somebody else's secret, of 32 bytes"))
-		b := s.broker(t, wrong, &log)
+		b := s.broker(t, wrong, 3*time.Second, &log)
 		_, err := redelivery.Subscribe(b.Client, b.Options(b.NewTopic(0), pulsar.Shared), testkit.LogTo(&log))
 		require.Error(t, err)
 		require.NotContains(t, fmt.Sprintf("%+v", err), wrong)
@@ -151,7 +152,7 @@ func TestRetriesUseTLSAndToken(t *testing.T) {
 		var log logtest.Buffer
 		other := s
 		other.certificate, _ = certificate(t)
-		b := other.broker(t, token(s.secret), &log)
+		b := other.broker(t, token(s.secret), 3*time.Second, &log)
 		_, err := redelivery.Subscribe(b.Client, b.Options(b.NewTopic(0), pulsar.Shared), testkit.LogTo(&log))
 		require.Error(t, err)
 		require.Contains(t, log.String(), "certificate signed by unknown authority")

@@ -66,6 +66,17 @@ func Patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	return nil
 }
 
+// Insist calls subscribe until it succeeds, since a busy broker may not answer within a short OperationTimeout.
+func Insist[C any](t testing.TB, subscribe func() (C, error)) (c C) {
+	t.Helper()
+	err := context.DeadlineExceeded
+	for end := time.Now().Add(Patience); err != nil && time.Now().Before(end); {
+		c, err = subscribe()
+	}
+	require.NoError(t, err)
+	return c
+}
+
 // Name returns a message's payload up to the first blank, which identifies it in a test. It returns "" if the message's
 // Payload panics.
 func Name(msg pulsar.Message) (payload string) {
