@@ -20,6 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -129,7 +130,9 @@ func (b *broker) open(topic string, change ...func(*deadletter.Options)) *deadle
 	}
 	d, err := deadletter.Open(b.client, o)
 	require.NoError(b.t, err)
-	d.Hurry(300 * time.Millisecond)
+	if b.inProcess != nil {
+		d.Hurry(300 * time.Millisecond)
+	}
 	return d
 }
 
@@ -186,12 +189,13 @@ func (b *broker) receive(topic string) []pulsar.Message {
 	c := b.subscribe(topic, sub)
 	defer c.Close()
 	var all []pulsar.Message
-	for b.backlog(topic, sub) > 0 {
-		ctx, cancel := context.WithTimeout(bg, 1500*time.Millisecond)
+	for end := time.Now().Add(waittest.Limit); b.backlog(topic, sub) > 0; {
+		require.True(b.t, time.Now().Before(end), "the backlog does not empty: received %v", numbers(all))
+		ctx, cancel := context.WithTimeout(bg, 200*time.Millisecond)
 		msg, err := c.Receive(ctx)
 		cancel()
-		if err != nil {
-			return all
+		if err != nil { // no message yet, or the broker has not handled the acknowledgements of chunks yet
+			continue
 		}
 		require.NoError(b.t, c.Ack(msg))
 		all = append(all, msg)
