@@ -3,10 +3,12 @@ package leaktest
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
 const client = "github.com/apache/pulsar-client-go/pulsar"
@@ -17,13 +19,42 @@ var Unsubscribed = []string{".(*partitionConsumer).runEventsLoop", ".(*partition
 	".newAckGroupingTracker.func1"}
 
 // Main runs the tests, and ends the process.
-func Main(m *testing.M) { goleak.VerifyTestMain(logtest.Quiet{M: m}, ignored(nil)...) }
+func Main(m *testing.M) {
+	options := ignored(nil)
+	goleak.VerifyTestMain(waiting{logtest.Quiet{M: m}, options}, options...)
+}
+
+// waiting runs tests, and waits for the goroutines that they leave.
+type waiting struct {
+	goleak.TestingM
+	options []goleak.Option
+}
+
+// Run runs the tests and returns the exit code.
+func (w waiting) Run() int {
+	code := w.TestingM.Run()
+	if code == 0 {
+		await(w.options)
+	}
+	return code
+}
+
+// await waits until no goroutines are left. goleak itself waits for half a second, but a goroutine may wait for the
+// broker's answer for as long as an OperationTimeout.
+func await(options []goleak.Option) {
+	for end := time.Now().Add(waittest.Limit); goleak.Find(options...) != nil && time.Now().Before(end); {
+		continue
+	}
+}
 
 // Check fails t if t leaves goroutines that began after this call, except those of the functions in allowed. Call it at
 // the beginning of t.
 func Check(t testing.TB, allowed []string) {
 	options := append(ignored(allowed), goleak.IgnoreCurrent())
-	t.Cleanup(func() { goleak.VerifyNone(t, options...) })
+	t.Cleanup(func() {
+		await(options)
+		goleak.VerifyNone(t, options...)
+	})
 }
 
 // ignored returns options that ignore the goroutines of pulsar-client-go, and those of the functions in allowed.
