@@ -174,20 +174,6 @@ func TestIDOfForgottenMessageIsFoundInItsPartition(t *testing.T) {
 	})
 }
 
-// shadow makes a shadow topic (PIP-180) of source, and returns its name. Its messages have the ids of the source's
-// messages.
-func shadow(b *testkit.Broker, source string) string {
-	name := source + "-shadow"
-	b.Admin("PUT", name, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
-	b.Admin("PUT", source, "/shadowTopics", []string{name}, nil)
-	require.Eventually(b.T, func() bool { // the shadow gets only messages that are published after it is attached
-		var stats struct{ Cursors map[string]any }
-		b.Admin("GET", source, "/internalStats", nil, &stats)
-		return len(stats.Cursors) > 0
-	}, 20*time.Second, 20*time.Millisecond)
-	return name
-}
-
 // A message and its shadow have the same id, but are two messages.
 func TestShadowTopicIsNotItsSource(t *testing.T) {
 	t.Parallel()
@@ -198,7 +184,7 @@ func TestShadowTopicIsNotItsSource(t *testing.T) {
 			t.Parallel()
 			b := testkit.NewBroker(t)
 			source := b.NewTopic(0)
-			shadow := shadow(b, source)
+			shadow := b.Shadow(source)
 			opts := b.Options(source, testkit.SubscriptionTypes[kind])
 			opts.Topic, opts.Topics = "", []string{source, shadow}
 			opts.ReceiverQueueSize = 5 // so that neither topic waits until the other's messages are handled

@@ -215,9 +215,7 @@ func TestAttemptsOfShadowTopicAreItsOwn(t *testing.T) {
 		t.Skip("the broker in process has no shadow topics; set PULSAR_URL and PULSAR_ADMIN_URL")
 	}
 	source := b.NewTopic(0)
-	shadow := source + "-shadow"
-	b.Admin("PUT", shadow, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
-	b.Admin("PUT", source, "/shadowTopics", []string{shadow}, nil)
+	shadow := b.Shadow(source)
 	var consumers []*redelivery.Consumer
 	subscribe := func() {
 		for _, c := range consumers {

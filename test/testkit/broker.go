@@ -101,6 +101,20 @@ func (b *Broker) AwaitPermits(topic string) {
 	}, Patience, 5*time.Millisecond)
 }
 
+// Shadow makes a shadow topic (PIP-180) of source, and returns its name. Its messages have the ids of the source's
+// messages.
+func (b *Broker) Shadow(source string) string {
+	name := source + "-shadow"
+	b.Admin("PUT", name, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
+	b.Admin("PUT", source, "/shadowTopics", []string{name}, nil)
+	require.Eventually(b.T, func() bool { // the shadow gets only messages that are published after it is attached
+		var stats struct{ Cursors map[string]any }
+		b.Admin("GET", source, "/internalStats", nil, &stats)
+		return len(stats.Cursors) > 0
+	}, Patience, 20*time.Millisecond)
+	return name
+}
+
 // Admin calls the admin API for a topic, or for "namespaces/…". The test fails if the call does. Admin decodes the
 // response into answer unless answer is nil.
 func (b *Broker) Admin(method, topic, path string, body, answer any) {
