@@ -147,6 +147,9 @@ func TestKilledReplayWithAnUnreadableLetterPublishesNoLetterTwice(t *testing.T) 
 	for range 2 {
 		require.NoError(t, replay(b.client))
 	}
+	for len(got) < n-1 {
+		require.True(t, receive(waittest.Limit))
+	}
 	for receive(2 * time.Second) {
 		continue
 	}

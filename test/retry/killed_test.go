@@ -17,6 +17,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
@@ -65,7 +66,11 @@ func TestKillWhilePublishingLosesNothing(t *testing.T) {
 				50*time.Millisecond)
 			seen, doubles := map[string]map[string]bool{}, 0
 			for {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				quiet := waittest.Limit
+				if len(seen) == len(want) {
+					quiet = 2 * time.Second
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), quiet)
 				msg, err := out.Receive(ctx)
 				if cancel(); err != nil {
 					break
