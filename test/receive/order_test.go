@@ -58,6 +58,7 @@ func inOrder(t *testing.T, kind pulsar.SubscriptionType, way string, every, unlo
 			}
 			newest = max(newest, i)
 			if len(seen)%(n/3) == 0 && len(seen)/(n/3) <= unloads {
+				unloading.Wait() // the broker refuses to unload a topic that it is closing
 				unloading.Go(func() { b.Unload(topic) })
 			}
 		}

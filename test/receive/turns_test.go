@@ -88,7 +88,7 @@ func TestDueMessageOvertakesTheBacklog(t *testing.T) {
 							late := time.Since(due)
 							t.Logf("late by %v", late)
 							require.GreaterOrEqual(t, late, time.Duration(0), "early")
-							require.Less(t, late, time.Second, "%d were handled first", handled)
+							require.Less(t, handled, n/2, "messages that were handled first")
 							return
 						}
 						due = time.Now().Add(delay)
