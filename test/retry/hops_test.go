@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -165,11 +166,13 @@ func TestShortTopicNamesGetTheNamespaceOfTheTopic(t *testing.T) {
 	require.NotNil(t, retried, "no message came from the retry topic in the consumer's namespace")
 	require.NoError(t, ours.DeadLetter(t.Context(), retried, errors.New("no luck")))
 	require.NoError(t, ours.DeadLetter(t.Context(), letter, redelivery.DeadLetterTo("unread", errors.New("no luck"))))
-	var topics []string
-	b.Admin("GET", strings.TrimSuffix(namespace, "/"), "", nil, &topics)
-	for _, name := range []string{"orders", "retries", "letters", "unread", "log"} {
-		require.Contains(t, topics, namespace+name)
-	}
+	require.EventuallyWithT(t, func(t *assert.CollectT) { // the broker may list a new topic late
+		var topics []string
+		b.Admin("GET", strings.TrimSuffix(namespace, "/"), "", nil, &topics)
+		for _, name := range []string{"orders", "retries", "letters", "unread", "log"} {
+			assert.Contains(t, topics, namespace+name)
+		}
+	}, testkit.Patience, 20*time.Millisecond)
 	require.NotContains(t, log.String(), "topic_in_namespace")
 	ours.Close()
 
