@@ -138,7 +138,7 @@ func ExampleWrap() {
 
 func ExampleConsumer_InProgress() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
-		consumer, err := redelivery.Subscribe(client, orders, redelivery.WithAckTimeout(300*time.Millisecond))
+		consumer, err := redelivery.Subscribe(client, orders, redelivery.WithAckTimeout(time.Second))
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func ExampleConsumer_InProgress() {
 		if err != nil {
 			return err
 		}
-		for range 4 { // work that takes longer than the ack timeout
+		for range 12 { // work that takes longer than the ack timeout
 			time.Sleep(100 * time.Millisecond)
 			if err := consumer.InProgress(msg); err != nil {
 				return err

@@ -140,9 +140,9 @@ func TestBrokerThatRefusesADelayTakesShorterOnes(t *testing.T) {
 		b.inProcess.Inject("SEND", b.topic+"-sub-RETRY", 1, pulsartest.Fail("NotAllowedError", "injected"))
 	}
 	require.ErrorIs(t, r.LaterAfter(within(20*time.Second), x, time.Hour, nil), reconsume.ErrDelayRefused)
-	require.NoError(t, r.LaterAfter(within(3*time.Second), y, time.Second, nil))
+	require.NoError(t, r.LaterAfter(within(20*time.Second), y, time.Second, nil))
 	require.Equal(t, "y", string(b.receive(retries).Payload()))
-	require.NoError(t, r.LaterAfter(within(3*time.Second), x, time.Second, nil))
+	require.NoError(t, r.LaterAfter(within(20*time.Second), x, time.Second, nil))
 	require.Equal(t, "x", string(b.receive(retries).Payload()))
 }
 
@@ -174,7 +174,7 @@ func TestBrokerThatRefusesASizeTakesSmallerMessages(t *testing.T) {
 	time.Sleep(time.Second)
 	require.NoError(t, r.LaterAfter(within(20*time.Second), x, time.Second, nil))
 	require.ErrorIs(t, waittest.Next(t, refused), reconsume.ErrDelayRefused)
-	require.NoError(t, r.LaterAfter(within(3*time.Second), y, time.Second, nil))
+	require.NoError(t, r.LaterAfter(within(20*time.Second), y, time.Second, nil))
 	for _, payload := range []string{"x", "y"} {
 		require.Equal(t, payload, string(b.receive(retries).Payload()))
 	}
@@ -192,7 +192,7 @@ func TestDeadLettersArePublishedThoughTheInitialSubscriptionIsInUse(t *testing.T
 				Type: kind})
 			b.send(nil, &pulsar.ProducerMessage{Payload: []byte("x")})
 			r := b.reconsumer(reconsume.Options{InitialSubscriptionName: "readers"})
-			require.NoError(t, r.DeadLetter(within(5*time.Second), b.receive(c), nil))
+			require.NoError(t, r.DeadLetter(within(20*time.Second), b.receive(c), nil))
 			require.Equal(t, "x", string(b.receive(readers).Payload()))
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
@@ -41,7 +42,7 @@ func TestReconsumeErrorsAreReturned(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, c.ReconsumeLaterNext(canceled, msg), context.Canceled)
 	require.NoError(t, c.DeadLetter(context.Background(), msg, errors.New("bad "+strings.Repeat("é", 2000))))
-	dead := testkit.Next(t, b.SubscribeDeadLetters(topic), 5*time.Second)
+	dead := testkit.Next(t, b.SubscribeDeadLetters(topic), waittest.Limit)
 	require.Len(t, dead.Properties()["EXCEPTION_MESSAGE"], 1024)
 	require.Equal(t, topic, dead.Properties()["ORIGIN_TOPIC"])
 	require.Equal(t, "0", dead.Properties()["REDELIVERY_COUNT"])

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
@@ -66,7 +67,7 @@ func TestRetryEnableHasDeadLetters(t *testing.T) {
 		c.Nack(msg)
 	}
 	testkit.ReceiveNothing(t, c, 500*time.Millisecond)
-	testkit.Next(t, dead, 5*time.Second)
+	testkit.Next(t, dead, waittest.Limit)
 	b.Settles(topic, 0)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/test/testkit"
 )
 
@@ -105,10 +106,10 @@ consumers:
 	defer dead.Close()
 	b.Send(topic, 1, false)
 	for n, from := range []string{topic, topic + "-again", topic + "-again"} {
-		msg := testkit.Next(t, c, 5*time.Second)
+		msg := testkit.Next(t, c, waittest.Limit)
 		assert.Contains(t, msg.Topic(), from)
 		assert.Equal(t, []string{"", "10", "20"}[n], msg.Properties()["DELAY_TIME"])
 		require.NoError(t, c.ReconsumeLaterNext(context.Background(), msg))
 	}
-	assert.Equal(t, "3", testkit.Next(t, dead, 5*time.Second).Properties()["RECONSUMETIMES"])
+	assert.Equal(t, "3", testkit.Next(t, dead, waittest.Limit).Properties()["RECONSUMETIMES"])
 }

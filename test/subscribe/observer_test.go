@@ -150,8 +150,8 @@ func TestObserverSeesEachOutcome(t *testing.T) {
 			"dead_lettered after 2: max_deliveries: reconsumed 1 times"}},
 		"nack to the retry topic": {change: longRetries, options: []redelivery.Option{redelivery.WithNackRetryTopic(25 * time.Millisecond)},
 			act: func(t *testing.T, c *redelivery.Consumer) {
-				// a busy computer may need a second to move the message
-				require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), time.Second))
+				// a busy computer may need seconds to move the message
+				require.NoError(t, c.NackWithDelay(testkit.Receive(t, c), 5*time.Second))
 				require.NoError(t, c.Ack(testkit.Receive(t, c)))
 			}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 1 retry_topic", "acked after 2"}},
 		"failures": {act: func(t *testing.T, c *redelivery.Consumer) {
