@@ -152,12 +152,15 @@ func TestCloseInPublishCallbackLosesNothing(t *testing.T) {
 	c.Close()
 	seen := map[string]bool{}
 	again := b.Subscribe(b.Options(topic, pulsar.Shared))
-	testkit.Drain(t, again, time.Second, func(msg pulsar.Message) {
-		seen[string(msg.Payload())] = true
-		require.NoError(t, again.Ack(msg))
-	})
-	for len(seen) < n {
-		seen[string(testkit.Next(t, dead, 5*time.Second).Payload())] = true
+	for end := time.After(waittest.Limit); len(seen) < n; {
+		select {
+		case cm := <-again.Chan():
+			seen[string(cm.Payload())] = true
+		case cm := <-dead.Chan():
+			seen[string(cm.Payload())] = true
+		case <-end:
+			require.FailNow(t, "messages are lost", "%d of %d were seen", len(seen), n)
+		}
 	}
 }
 
@@ -182,7 +185,7 @@ func closesWhilePublishing(t *testing.T) (inTime bool) {
 	for range n {
 		c.Nack(testkit.Receive(t, c))
 	}
-	dead := map[string]bool{string(testkit.Next(t, out, 5*time.Second).Payload()): true}
+	dead := map[string]bool{string(testkit.Next(t, out, waittest.Limit).Payload()): true}
 	begun := time.Now()
 	c.Close()
 	if time.Since(begun) > 400*time.Millisecond {
