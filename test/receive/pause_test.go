@@ -230,8 +230,7 @@ func TestCloseEndsTheOfferOfANonPersistentMessage(t *testing.T) {
 	opts := b.Options(fmt.Sprintf("non-persistent://public/default/t-%08x", rand.Uint32()), pulsar.Shared)
 	c := b.Subscribe(opts)
 	c.Chan()
-	// without permits the broker drops the message
-	require.Eventually(t, func() bool { return permits(b, opts.Topic) > 0 }, testkit.Patience, 5*time.Millisecond)
+	b.AwaitPermits(opts.Topic)
 	b.Send(opts.Topic, 1, false)
 	time.Sleep(500 * time.Millisecond) // until Chan offers the message
 	go c.Close()
