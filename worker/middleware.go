@@ -33,9 +33,12 @@ func Subscription(ctx context.Context) string {
 }
 
 // Logging returns a middleware that logs each message at Debug with its id, its redelivery count, how long its handler
-// took, and its error if it failed. The text of the error is logged even with DeadLetterPolicy.OmitCause. The Worker
-// itself logs failures, with or without this middleware: see WithLogger.
+// took, and its error if it failed. A nil logger means slog.Default(). The text of the error is logged even with
+// DeadLetterPolicy.OmitCause. The Worker itself logs failures, with or without this middleware: see WithLogger.
 func Logging(logger *slog.Logger) Middleware {
+	if logger == nil {
+		logger = slog.Default()
+	}
 	return func(next Handler) Handler {
 		return func(ctx context.Context, msg pulsar.Message) error {
 			began := time.Now()

@@ -100,9 +100,10 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // Pause stops the Worker from taking messages until Resume. Messages taken before are still handled; with WithKeyOrder,
 // messages that wait for their keys wait until Resume. When all handlers have returned and no message waits for its
-// key, the Worker returns the prefetched messages to the broker, if the Consumer can do that
-// (redelivery.Consumer.GiveBack). Pause may be called before Run. A second Pause does nothing. When Run returns, the
-// pause ends, and Pause no longer has an effect.
+// key, the Worker returns prefetched messages and those that wait for redelivery to the broker, if the Consumer can do
+// that (redelivery.Consumer.GiveBack): without a log of attempts, other consumers get nacked messages at once. Pause
+// may be called before Run. A second Pause does nothing. When Run returns, the pause ends, and Pause no longer has an
+// effect.
 func (w *Worker) Pause() {
 	w.pauser.setAsked(true)
 	w.notifyAsked()
