@@ -71,9 +71,10 @@ func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 
 // NackID nacks a message by its id, as Nack does. Unlike NackID of pulsar-client-go, it follows the policy. The id of a
 // whole batch has the BatchIdx -1, and nacks all messages of the batch that the application has. If this Consumer did
-// not deliver the message, or has settled it, the redelivery count starts at 0. A message that did not fit the memory
-// limit comes from the broker when it is due. If it has no delivery left, it becomes a dead letter then, since only
-// then does the Consumer have the payload.
+// not deliver the message, or has settled it, the redelivery count starts at 0; if the id then is of a single message
+// of a batch and did not come with a message, the broker is asked for the batch after the delay. A message that did not
+// fit the memory limit comes from the broker when it is due. If it has no delivery left, it becomes a dead letter then,
+// since only then does the Consumer have the payload.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	n, err := nameOfID(id)
 	var batch []partition.ID
@@ -161,19 +162,19 @@ func (c *Consumer) decideNack(n name, msg pulsar.Message, d partition.Delivery, 
 	if how.delay != nil {
 		delay = *how.delay
 	}
-	from, ttl := c.settings.NackRetryTopic, c.settings.DeadBeforeTTL
-	moves := canMove && msg != nil && from > 0 && delay >= from
-	if ttl > 0 && (moves && publishing.OutlivesTTL(time.Now(), ttl, delay) ||
-		canMove && !moves && publishing.OutlivesTTL(body.PublishTime(), ttl, delay)) {
+	if ttl := c.settings.DeadBeforeTTL; canMove && ttl > 0 && publishing.OutlivesTTL(body.PublishTime(), ttl, delay) {
 		c.makeDeadLetter(d, min(delay, time.Minute), &ttlError{delay, ttl, how.reason}, true)
 		return nil
 	}
-	if moves {
+	if from := c.settings.NackRetryTopic; canMove && msg != nil && from > 0 && delay >= from {
 		c.moveToRetryTopic(d, delay, how)
 		return nil
 	}
 	if !isOpen && upstream.IsBareOfBatch(n.object) { // an acknowledgement by this id would be one of the whole batch
-		c.requestLater(n.object, delay)
+		c.mu.Lock()
+		newest, _ := c.group.Upto(n.ID)
+		c.mu.Unlock()
+		c.requestLater(c.sourceOf(&newest), n.object, delay)
 		return nil
 	}
 	f := partition.Failure{ID: n.ID, Hand: n.hand, Delay: delay, Uncounted: how.snoozed}
@@ -192,7 +193,7 @@ func (c *Consumer) decideNack(n name, msg pulsar.Message, d partition.Delivery, 
 	case err != nil:
 		return err
 	case !changed && !isOpen && !isNowOpen: // settled, or unknown to the group; the broker may know it
-		c.requestLater(n.object, delay)
+		c.requestLater(c.current(), n.object, delay)
 	case changed:
 		if msg != nil && i.Body == nil { // the group did not keep the body
 			c.warnOfLimit(nacked.ID.Topic, n.object)
@@ -208,9 +209,9 @@ func (c *Consumer) decideNack(n name, msg pulsar.Message, d partition.Delivery, 
 const largestBatch = 1 << 16
 
 // requestLater asks the broker for a message after the delay.
-func (c *Consumer) requestLater(id pulsar.MessageID, delay time.Duration) {
+func (c *Consumer) requestLater(source pulsar.Consumer, id pulsar.MessageID, delay time.Duration) {
 	time.AfterFunc(max(0, delay), func() {
-		c.request(partition.Request{Source: c.current(), ID: id})
+		c.request(partition.Request{Source: source, ID: id})
 	})
 }
 

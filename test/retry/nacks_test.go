@@ -53,24 +53,6 @@ func TestReconsumeErrorsAreReturned(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Failed)
 }
 
-// The age of a retry counts from its own publication.
-func TestOldMessageGoesToTheRetryTopicAlthoughItsTTLIsNear(t *testing.T) {
-	t.Parallel()
-	b := testkit.NewBroker(t)
-	topic := b.NewTopic(0)
-	const ttl = 4 * time.Second
-	c := b.Subscribe(b.RetryOptions(topic, 4), redelivery.WithNackRetryTopic(time.Second),
-		redelivery.WithDeadBeforeTTL(ttl))
-	b.Send(topic, 1, false)
-	msg := testkit.Receive(t, c)
-	time.Sleep(ttl - time.Second)
-	require.NoError(t, c.NackWithDelay(msg, 2*time.Second))
-	msg = testkit.Receive(t, c)
-	require.Equal(t, testkit.RetryTopic(topic), msg.Topic())
-	require.NoError(t, c.NackWithDelay(msg, ttl))
-	testkit.Next(t, b.SubscribeDeadLetters(topic), testkit.Patience)
-}
-
 func TestLongNacksGoThroughTheRetryTopic(t *testing.T) {
 	t.Parallel()
 	b := testkit.NewBroker(t)
