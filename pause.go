@@ -48,11 +48,12 @@ func (p *pause) interrupt() (end func()) {
 	}
 }
 
-// Pause stops Receive and Chan from delivering messages, new or due, until Resume. The application keeps the messages
-// that it has, and can settle them; ack timeouts and delays run on. The broker sends until the receiver queue is full.
-// With FromAuto, on Shared and Key_Shared, a message that is due and not received goes back to the broker after 30
-// seconds or less; GiveBack returns prefetched messages too. If pulsar.ConsumerOptions had a MessageChannel with a
-// buffer, messages in that buffer can still be taken. A second Pause does nothing. Close ends a Receive that waits.
+// Pause stops Receive and Chan from delivering messages, new or due, until Resume. A Receive that is running already
+// may still return one. The application keeps the messages that it has, and can settle them; ack timeouts and delays
+// run on. The broker sends until the receiver queue is full. With FromAuto, on Shared and Key_Shared, a message that is
+// due and not received goes back to the broker after 30 seconds or less; GiveBack returns prefetched messages too. If
+// pulsar.ConsumerOptions had a MessageChannel with a buffer, messages in that buffer can still be taken. A second Pause
+// does nothing. Close ends a Receive that waits.
 func (c *Consumer) Pause() {
 	c.pause.set(true)
 	c.wakeUp()

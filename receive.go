@@ -92,26 +92,10 @@ func (c *Consumer) read(ctx context.Context, d *partition.Delivery) (ok bool, er
 			}
 			ok = c.arrive(&cm, d)
 		}
-		if ok && c.isStillDue(d) && !c.isPausedMeanwhile(d) && !c.refuses(d) {
+		if ok && c.isStillDue(d) && !c.refuses(d) {
 			return true, nil
 		}
 	}
-}
-
-// isPausedMeanwhile reports whether Pause was called since read looked. If so, it puts the message back: the message
-// may have come, or become due, after Pause.
-func (c *Consumer) isPausedMeanwhile(d *partition.Delivery) bool {
-	if !c.pause.on.Load() {
-		return false
-	}
-	if d.Object == nil {
-		c.reader.Unread(pulsar.ConsumerMessage{Consumer: d.Source.(pulsar.Consumer), Message: d.Body.(pulsar.Message)})
-		return true
-	}
-	now := c.lock()
-	c.group.PutBack(now, *d)
-	c.unlockAndAct(now)
-	return true
 }
 
 // take takes the next due message from the group, if there is one.

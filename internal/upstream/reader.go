@@ -51,12 +51,6 @@ func (r *Reader) Next() (cm pulsar.ConsumerMessage, ok bool) {
 	return cm, true
 }
 
-// Unread makes Next return cm again, which was the last message that it returned.
-func (r *Reader) Unread(cm pulsar.ConsumerMessage) {
-	r.next--
-	r.ahead[r.next] = cm
-}
-
 // fill takes the messages from the channel, up to limit, and reports whether there were any.
 func (r *Reader) fill() bool {
 	if cap(r.ahead) > r.limit { // after ReadAhead

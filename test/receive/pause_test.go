@@ -97,51 +97,6 @@ func TestPauseThatIsResumedMeanwhileReturns(t *testing.T) {
 	<-c.Chan()
 }
 
-// slow is a message whose topic takes long to read once.
-type slow struct {
-	testkit.Message
-	once          *sync.Once
-	read, proceed chan struct{}
-}
-
-func (m slow) Topic() string {
-	m.once.Do(func() { close(m.read); <-m.proceed })
-	return m.TopicName
-}
-
-// Receive has read the message when Pause is called, and puts it back.
-func TestPauseDuringAReceiveKeepsItsMessage(t *testing.T) {
-	for _, topic := range []string{"persistent://public/default/t", "non-persistent://public/default/t"} {
-		synctest.Test(t, func(t *testing.T) {
-			c, inner := testkit.SubscribeFake(t, pulsar.Shared)
-			msg := slow{testkit.Message{TopicName: topic}, &sync.Once{}, make(chan struct{}), make(chan struct{})}
-			received := make(chan pulsar.Message, 2)
-			go func() {
-				for range 2 {
-					if msg, err := c.Receive(t.Context()); err == nil {
-						received <- msg
-					}
-				}
-			}()
-			for n := range int64(2) {
-				msg.MessageID = pulsar.NewMessageID(1, n, 0, 0)
-				inner.Queue <- pulsar.ConsumerMessage{Consumer: inner, Message: msg}
-			}
-			<-msg.read
-			c.Pause()
-			close(msg.proceed)
-			synctest.Wait()
-			require.Empty(t, received)
-			c.Resume()
-			for n := range int64(2) {
-				msg := <-received
-				require.Equal(t, n, msg.ID().EntryID())
-				require.Zero(t, msg.RedeliveryCount())
-			}
-		})
-	}
-}
-
 // A paused Consumer delivers neither new nor due messages. No message is lost or delivered twice.
 func TestPausedConsumerDeliversNothing(t *testing.T) {
 	for name, take := range map[string]func(context.Context, *redelivery.Consumer) (pulsar.Message, error){
