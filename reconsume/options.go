@@ -108,13 +108,6 @@ func (o Options) withDefaults() (Options, error) {
 		if !topicname.IsPersistent(topic) {
 			return o, fmt.Errorf("reconsume: Options.%s is %s, want a persistent topic", name, topic)
 		}
-		if o.Topic != "" && topic == topicname.Base(topicname.Full(o.Topic)) {
-			return o, fmt.Errorf("reconsume: Options.%s is %s, want another topic than Topic", name, topic)
-		}
-	}
-	if o.RetryLetterTopic == o.DeadLetterTopic {
-		return o, fmt.Errorf("reconsume: Options.DeadLetterTopic is %s, want another topic than RetryLetterTopic",
-			o.DeadLetterTopic)
 	}
 	if n := o.ProducerOptions.MaxPendingMessages; n < 0 {
 		return o, fmt.Errorf("reconsume: Options.ProducerOptions.MaxPendingMessages is %d, want 0 or more", n)

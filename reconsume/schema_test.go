@@ -109,11 +109,7 @@ func TestPropertyHasTheVersionIfTheMessageCannotHaveIt(t *testing.T) {
 				}
 				b.send(schema, msg)
 				in := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared, Schema: orders2})
-				o := reconsume.Options{Schema: orders2, DeadLetterTopic: topic}
-				if kind == "RETRY" {
-					o.DeadLetterTopic, o.RetryLetterTopic = "", topic
-				}
-				r := b.reconsumer(o)
+				r := b.reconsumer(reconsume.Options{Schema: orders2, DeadLetterTopic: topic, RetryLetterTopic: topic})
 				received := b.receive(in)
 				require.NoError(t, publish(r, received))
 				got := b.receive(b.subscribe(pulsar.ConsumerOptions{Topic: topic, Type: pulsar.Shared}))
