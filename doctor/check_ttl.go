@@ -10,13 +10,13 @@ var timeToLives = Check{
 	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`; fewer or shorter delays; or " +
 		"`WithDeadBeforeTTL`",
 	look: func(v *visit) verdict {
-		inPlace, onRetryTopic := v.inPlace(), v.onRetryTopic()
-		if v.Policy.DeadBeforeTTL > 0 { // which covers nacks only
-			inPlace, onRetryTopic = v.schedule("ack timeouts"), v.schedule("retries").longest
-		}
+		inPlace, onRetryTopic, coversNacks := v.inPlace(), v.onRetryTopic(), v.Policy.DeadBeforeTTL > 0
 		ttl, err := timeToLive.ofTopic(v, v.Topic)
 		if err != nil {
 			return unknown(err)
+		}
+		if ttl > 0 && coversNacks {
+			inPlace = v.schedule("ack timeouts")
 		}
 		need := inPlace.total
 		if !inPlace.ends {
@@ -31,6 +31,9 @@ var timeToLives = Check{
 			ttl, err := timeToLive.ofTopic(v, retry)
 			if err != nil {
 				return worse(found, unknown(err))
+			}
+			if ttl > 0 && coversNacks {
+				onRetryTopic = v.schedule("retries").longest
 			}
 			if retries := v.outlasts(ttl, onRetryTopic); retries.status > OK {
 				retries.text = "on the retry topic " + retries.text

@@ -121,8 +121,14 @@ func TestDeadBeforeTTLMustNotExceedTheTTL(t *testing.T) {
 		assert.Equal(t, c.status, f.Status, name)
 		assert.Equal(t, c.want, f.Found, name)
 	}
-	f := look(t, "ttl", Setup{Policy: late}, map[string]string{namespaces: `{}`, runtime: `{}`})
+	f := look(t, "ttl", Setup{Policy: late}, map[string]string{namespaces: `{"message_ttl_in_seconds": 60}`})
+	assert.Contains(t, f.Remedy, "-ttl 14400s")
+	late.DeadBeforeTTL = 48 * time.Hour
+	f = look(t, "ttl", Setup{Policy: late}, map[string]string{namespaces: `{"message_ttl_in_seconds": 86400}`})
+	assert.Contains(t, f.Remedy, "-ttl 172800s")
+	f = look(t, "ttl", Setup{Policy: late}, map[string]string{namespaces: `{}`, runtime: `{}`})
 	assert.Equal(t, OK, f.Status)
+	assert.Equal(t, "no time to live; a message waits for up to 2h0m0s", f.Found)
 }
 
 // The dead letter topic does not exist yet, and its namespace is not that of the retry topic.

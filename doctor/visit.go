@@ -189,7 +189,7 @@ func (v *visit) fill(remedy string) string {
 		"{namespace}":    v.namespaces,
 		"{retry}":        func() string { return cmp.Or(v.retry(), topicname.Retry(v.Topic, v.Subscription)) },
 		"{dead}":         func() string { return cmp.Or(v.dead(), topicname.DeadLetter(v.Topic, v.Subscription)) },
-		"{ttl}":          func() string { return seconds(add(v.longest(), v.longest())) },
+		"{ttl}":          func() string { return seconds(max(add(v.longest(), v.longest()), v.Policy.DeadBeforeTTL)) },
 		"{milliseconds}": func() string { return fmt.Sprint(v.longest().Milliseconds()) },
 		"{drain}":        func() string { return fmt.Sprint(v.gracePeriod()) },
 	} {
