@@ -155,11 +155,6 @@ func (j *journal) subscribe(ctx context.Context) (pulsar.Consumer, error) {
 	return j.t.subscribe(ctx, j.t.o.Topic, 1)
 }
 
-// undoContext returns a context for undoing steps, even after ctx is done.
-func undoContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
-}
-
 // isNeeded reports whether there is anything to remember: an unfinished run, or a batch that is only partly done.
 func (s *state) isNeeded() bool { return s.run != nil || len(s.done) > 0 }
 

@@ -54,7 +54,7 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 		err = r.report.missed()
 	}
 	if r.isWithoutEffect() {
-		err = errors.Join(err, r.undo(ctx))
+		err = errors.Join(err, r.undo(ctx, err != nil))
 	}
 	return r.report, err
 }
@@ -74,29 +74,6 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 	}
 	if r.isWithoutEffect() { // undo tidies
 		return nil
-	}
-	return r.j.tidy(ctx)
-}
-
-// isWithoutEffect reports whether this call has published no letter, and has not continued a run.
-func (r *replay) isWithoutEffect() bool { return r.sent == 0 && !r.report.Resumed }
-
-// undo ends a replay that has published no letter, so that the next replay can begin. It ends the run only if this call
-// began it, and removes the subscription only if this call created it. It does so before it removes the journal, which
-// is the lock: after that, another call may use the subscription.
-func (r *replay) undo(ctx context.Context) error {
-	ctx, cancel := undoContext(ctx)
-	defer cancel()
-	if r.begun != nil && r.j.run != nil && !r.j.isPending() {
-		if err := r.j.append(ctx, record{Over: r.begun.ID}); err != nil {
-			return err
-		}
-	}
-	r.j.pending = record{}
-	if r.j.creates {
-		if err := r.t.unsubscribe(ctx); err != nil {
-			return err
-		}
 	}
 	return r.j.tidy(ctx)
 }
