@@ -96,7 +96,7 @@ func TestPlanContinuesAReplayThatBeganAfterThePlan(t *testing.T) {
 	form := url.Values{"topic": {dead}, "action": {"replay"}}
 	_, first := s.post(page, "plan", form)
 	require.Contains(t, first, "This replay replaces the previous test")
-	form.Set("rate", "0.5")
+	form.Set("rate", "0.01")
 	_, second := s.post(page, "plan", form)
 	body := s.confirm(page, second)
 	_, err := c.Receive(waittest.Context(t))

@@ -15,6 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/virtual"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -99,9 +100,11 @@ func TestPauseForDoesNotKeepTheWorkerInMemoryAfterRun(t *testing.T) {
 	require.NoError(t, err)
 	broker.Publish("orders", &pulsar.ProducerMessage{})
 	require.NoError(t, w.Run(ctx))
-	for kept := weak.Make(w); kept.Value() != nil; {
+	kept := weak.Make(w)
+	require.Eventually(t, func() bool {
 		runtime.GC()
-	}
+		return kept.Value() == nil
+	}, waittest.Limit, 10*time.Millisecond)
 }
 
 func TestPauseForDoesNotEndAPauseByPause(t *testing.T) {

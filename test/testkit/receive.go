@@ -71,7 +71,9 @@ func Insist[C any](t testing.TB, subscribe func() (C, error)) (c C) {
 	t.Helper()
 	err := context.DeadlineExceeded
 	for end := time.Now().Add(Patience); err != nil && time.Now().Before(end); {
-		c, err = subscribe()
+		if c, err = subscribe(); err != nil {
+			time.Sleep(100 * time.Millisecond)
+		}
 	}
 	require.NoError(t, err)
 	return c
