@@ -72,9 +72,9 @@ func (c *Consumer) reportLoss(topic string, why Loss) {
 // To keep the order of a key, reclaim its oldest message first. If Reclaim returns ErrNotInFlight for it, reclaim the
 // later messages too.
 //
-// Until the first loss, Reclaim returns nil for every message. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message. It
-// returns nil for every message of a non-persistent topic, and for every message after Wrap, which does not see lost
-// connections.
+// Until the first loss, Reclaim returns nil for every message. It returns ErrClosed after the Consumer was closed or
+// gave up reconnecting, and an error for a nil message. It returns nil for every message of a non-persistent topic, and
+// for every message after Wrap, which does not see lost connections.
 func (c *Consumer) Reclaim(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	switch {
