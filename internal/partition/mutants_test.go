@@ -71,7 +71,6 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a message with a newer copy in upstream's queue is fresh", "connection.go", "p.group.floor) && !p.isComing(m.place())", "p.group.floor)"},
 	{"a stale message that is taken back keeps a larger count of the application", "nack.go", "	m.count = max(m.count, d.Count)\n", ""},
 	{"a stale message that is taken back does not count", "nack.go", "	m.uncounted, m.cause, m.timeout = true, d.Cause, 0\n", "	m.cause, m.timeout = d.Cause, 0\n"},
-	{"a withdrawn message has not been handed out", "take.go", "m.delivered && !m.uncounted\n	m.heldSince", "m.delivered\n	m.heldSince"},
 	{"a withdrawn message comes before later ones", "nack.go", "		g.ready = slices.Insert(g.ready, 0, m)\n", "		g.ready = append(g.ready, m)\n"},
 	{"a withdrawn message comes before new ones", "nack.go", "		g.newIsNext = false\n", ""},
 	{"a withdrawn message does not count", "nack.go", "	m.uncounted, m.cause = true, d.Cause\n	if m.body == nil", "	m.cause = d.Cause\n	if m.body == nil"},

@@ -12,7 +12,7 @@ type Delivery struct {
 	Count      uint32 // redelivery count
 	Hand       uint64 // the Group's number of the hand-over; 0 for a message's first one if Count is 0
 	FromMemory bool   // Take handed it out, not Arrive
-	Again      bool   // the message was handed out before, and that hand-over counted
+	Again      bool   // the message was handed out before
 
 	// For observers.
 	Cause     Cause         // why the message came again
@@ -62,7 +62,7 @@ func (g *Group) deliver(now time.Duration, m *message, body any, d *Delivery) {
 		g.hands++
 		m.hand = g.hands
 	}
-	cause, due, again := m.cause, m.due, m.delivered && !m.uncounted
+	cause, due, again := m.cause, m.due, m.delivered
 	m.heldSince, m.heldFor, m.due, m.cause, m.timeout = now, 0, 0, NoCause, 0
 	m.delivered, m.uncounted, m.undecided = true, false, false
 	g.newIsNext = false
