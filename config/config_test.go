@@ -143,7 +143,7 @@ func TestCustomPolicyGetsItsParametersAndReportsItsErrors(t *testing.T) {
 		`policy "MultiplierRedeliveryBackoff" is built in`: {NewPolicy("MultiplierRedeliveryBackoff",
 			returnNil)},
 		`policy "a" is given twice`:                                 {NewPolicy("a", returnNil), NewPolicy("a", returnNil)},
-		`policy "org.apache.pulsar.client.impl.ExponentialRedelive`: {NewPolicy(packages[0]+classNames[1], returnNil)},
+		`policy "org.apache.pulsar.client.impl.ExponentialRedelive`: {NewPolicy("org.apache.pulsar.client.impl.ExponentialRedeliveryBackoff", returnNil)},
 	} {
 		_, err := Parse([]byte("consumers: {a: }"), policies...)
 		assert.ErrorContains(t, err, want)

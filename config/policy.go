@@ -41,26 +41,19 @@ func NewPolicy(name string, factory Factory) Policy {
 	return Policy{name, factory}
 }
 
-// The built-in types and classes of policies.
-var (
-	typeNames  = []string{"exponential", "levels", "fixed"}
-	classNames = []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff",
-		"MultiplierRedeliveryBackoff"}
-	policyKeys = []string{"type", "min", "max", "multiplier", "jitter", "levels", "delay", "className", "params"}
-	packages   = []string{"org.apache.pulsar.client.impl.", "org.apache.pulsar.client.api."}
-)
+var policyKeys = []string{"type", "min", "max", "multiplier", "jitter", "levels", "delay", "className", "params"}
 
 // javaMin is the Java classes' default of minDelayMs. Their other defaults are those of
 // backoff.Exponential.
 const javaMin = 10 * time.Second
 
-func factoriesOf(policies []Policy) (map[string]Factory, error) {
-	factories := make(map[string]Factory, len(policies))
-	for _, p := range policies {
+func factoriesOf(custom []Policy) (map[string]Factory, error) {
+	factories := make(map[string]Factory, len(custom))
+	for _, p := range custom {
 		switch {
 		case p.name == "" || p.factory == nil:
 			return nil, fmt.Errorf("config: policy %q has no name or no factory, want both", p.name)
-		case slices.Contains(typeNames, p.name) || slices.Contains(classNames, simpleName(p.name)):
+		case slices.Contains(policies.TypeNames, p.name) || policies.IsClass(p.name):
 			return nil, fmt.Errorf("config: policy %q is built in, want another name", p.name)
 		case factories[p.name] != nil:
 			return nil, fmt.Errorf("config: policy %q is given twice, want it once", p.name)
@@ -68,16 +61,6 @@ func factoriesOf(policies []Policy) (map[string]Factory, error) {
 		factories[p.name] = p.factory
 	}
 	return factories, nil
-}
-
-// simpleName returns the name of a Java class without its package, if the package is one of Pulsar's.
-func simpleName(class string) string {
-	for _, p := range packages {
-		if name, found := strings.CutPrefix(class, p); found {
-			return name
-		}
-	}
-	return class
 }
 
 // policy reads a policy that has a type or a className. It returns nil after an error.
@@ -92,7 +75,7 @@ func (d *decoder) policy(n *node) backoff.RedeliveryBackoff {
 	case values["type"] != nil:
 		b = d.typed(n, values)
 	default:
-		d.missing(n, "type", "one of %s, or a className", d.among(typeNames))
+		d.missing(n, "type", "one of %s, or a className", d.among(policies.TypeNames))
 	}
 	if len(d.errs) > before {
 		return nil
@@ -132,7 +115,7 @@ func (d *decoder) typed(n *node, values map[string]*node) backoff.RedeliveryBack
 			delete(params, "type")
 			return d.custom(n, factory, params)
 		}
-		d.fail(values["type"], "one of %s", d.among(typeNames))
+		d.fail(values["type"], "one of %s", d.among(policies.TypeNames))
 		return nil
 	}
 	if jitter := values["jitter"]; jitter != nil {
@@ -169,9 +152,9 @@ func (d *decoder) class(n *node, values map[string]*node) backoff.RedeliveryBack
 		}
 		return d.custom(n, factory, given)
 	}
-	if !slices.Contains(classNames, simpleName(name)) {
+	if !policies.IsClass(name) {
 		if name != "" {
-			d.fail(values["className"], "one of %s", d.among(classNames))
+			d.fail(values["className"], "one of %s", d.among(policies.ClassNames))
 		}
 		return nil
 	}

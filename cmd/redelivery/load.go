@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
 // unknownDelay is the assumed delay of a policy of a custom type, which only the user's program knows.
@@ -58,16 +59,11 @@ func customPolicies(path string) (custom []customPolicy) {
 	if err != nil || yaml.Unmarshal(data, &file) != nil {
 		return nil
 	}
-	builtIn := []string{"", "exponential", "levels", "fixed"}
-	java := []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff",
-		"MultiplierRedeliveryBackoff"}
 	for name, p := range file.Policies {
-		class := strings.TrimPrefix(p.ClassName, "org.apache.pulsar.client.impl.")
-		class = strings.TrimPrefix(class, "org.apache.pulsar.client.api.")
 		switch {
-		case p.ClassName != "" && !slices.Contains(java, class):
+		case p.ClassName != "" && !policies.IsClass(p.ClassName):
 			custom = append(custom, customPolicy{name, p.ClassName})
-		case p.ClassName == "" && !slices.Contains(builtIn, p.Type):
+		case p.ClassName == "" && p.Type != "" && !slices.Contains(policies.TypeNames, p.Type):
 			custom = append(custom, customPolicy{name, p.Type})
 		}
 	}
