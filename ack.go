@@ -23,10 +23,10 @@ func (c *Consumer) Ack(msg pulsar.Message) error {
 	return c.ack(n, msg, partition.Done, pulsar.Consumer.AckID)
 }
 
-// AckID acknowledges a message by its id, as Ack does. If the Consumer does not know the message, an id of a single
-// message of a batch that did not come with a message, such as one of pulsar.DeserializeMessageID, is refused with an
-// error: pulsar-client-go would acknowledge the whole batch. AckIDList and AckIDCumulative refuse it, too; the id of
-// the last message of a batch may be acknowledged cumulatively.
+// AckID acknowledges a message by its id, as Ack does. It returns an error for a message of a batch that the Consumer
+// does not know, if the id was made from bytes or numbers (pulsar.DeserializeMessageID, pulsar.NewMessageID):
+// pulsar-client-go would acknowledge the whole batch. So does AckIDList, and so does AckIDCumulative, except for the
+// last message of a batch.
 func (c *Consumer) AckID(id pulsar.MessageID) error {
 	n, err := nameOfID(id)
 	if err != nil {

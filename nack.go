@@ -71,10 +71,10 @@ func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 
 // NackID nacks a message by its id, as Nack does. Unlike NackID of pulsar-client-go, it follows the policy. The id of a
 // whole batch has the BatchIdx -1, and nacks all messages of the batch that the application has. If this Consumer did
-// not deliver the message, or has settled it, the redelivery count starts at 0; if the id then is of a single message
-// of a batch and did not come with a message, the broker is asked for the batch after the delay. A message that did not
-// fit the memory limit comes from the broker when it is due. If it has no delivery left, it becomes a dead letter then,
-// since only then does the Consumer have the payload.
+// not deliver the message, or has settled it, the redelivery count starts at 0. For an unknown message of a batch,
+// whose id was made from bytes or numbers, the Consumer asks the broker for the whole batch after the delay. A message
+// that did not fit the memory limit comes from the broker when it is due. If it has no delivery left, it becomes a dead
+// letter then, since only then does the Consumer have the payload.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	n, err := nameOfID(id)
 	var batch []partition.ID

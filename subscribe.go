@@ -1,6 +1,7 @@
 package redelivery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -200,8 +201,6 @@ func newSettings(client pulsar.Client, options []Option) (*settings, error) {
 			return nil, err
 		}
 	}
-	if s.subscriber = client; client == nil {
-		s.subscriber = s.client
-	}
+	s.subscriber = cmp.Or(client, s.client)
 	return s, nil
 }

@@ -31,7 +31,7 @@ type ownChange struct {
 	number  uint64        // of the frame that has the change; 0 if it was not sent
 	queued  bool          // in unsent
 	wasSent bool          // some change of the message was sent: the log may have a record
-	since   int64         // the message had no change before that was not read back
+	since   int64         // all changes of the message before this time were read back
 	from    int64         // when it may be sent; 0 for at once
 	done    chan struct{} // closed when the change is written; nil if no caller waits
 }

@@ -69,7 +69,7 @@ func WithDrainTimeout(d time.Duration) Option {
 // takes the place. With WithTimeout, d begins when the handler's context ends; without it, when the message comes again
 // after its ack timeout. Until d is over, the message is not handled a second time: the result of the handler settles
 // it. After d each delivery of the message is nacked, so with WithAckTimeout it becomes a dead letter in the end.
-// Without, the broker sends the message again only after the Consumer is closed or loses its connection. With
+// Without it, the broker sends the message again only after the Consumer is closed or loses its connection. With
 // WithKeyOrder the message's key waits for the handler.
 //
 // Up to WithConcurrency handlers may lose their places. If one more handler loses its place, Run ends with ErrStuck:

@@ -37,8 +37,9 @@ func IsMessageID(id pulsar.MessageID) bool {
 // bareID is the type of an id that was made from numbers or from bytes.
 var bareID = reflect.TypeOf(pulsar.NewMessageID(0, 0, 0, 0))
 
-// IsBareOfBatch reports whether the id of a single message of a batch did not come with a message. Such an id does not
-// know which messages of the batch are acknowledged, and pulsar-client-go takes it for the id of the whole batch.
+// IsBareOfBatch reports whether an id names a single message of a batch and was made from numbers or from bytes. Such an
+// id does not know which messages of the batch are acknowledged, and pulsar-client-go takes it for the id of the whole
+// batch.
 func IsBareOfBatch(id pulsar.MessageID) bool {
 	return (id.BatchSize() > 1 || id.BatchIdx() > 0) && reflect.TypeOf(id) == bareID
 }
